@@ -1,0 +1,58 @@
+/* JSON: strict reading through jansson, and a streaming writer that goes straight into a bounded buffer (a
+ * result of many MiB is never built as a tree). */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+
+static inline void cleanup_json_decref(json_t **p)
+{
+    json_decref(*p);
+}
+
+/* Parses exactly one JSON text: duplicate members, bad UTF-8, lone surrogates, a BOM, trailing bytes and nesting
+ * over LIMIT_JSON_DEPTH are errors (ERR_INVALID, with position). NULL on error. NUL in strings (\u0000) is accepted.
+ * Any thread. Integers beyond int64 are read as reals. */
+json_t *json_parse(const char *bytes, size_t n, struct error *err);
+
+/* Lookups that say nothing about absence: NULL if it isn't an object, lacks the member, or has another type. */
+const char *json_get_string(const json_t *object, const char *member);
+json_t *json_get_object(const json_t *object, const char *member);
+/* Appends a compact dump of the value. */
+int json_append(struct buf *b, const json_t *value) _must_use_;
+
+/* The writer. Commas are its business. Once an append failed, all further calls do nothing and `failed` stays
+ * set, so callers check once, at the end. Nesting is bounded by JSON_WRITER_DEPTH. */
+#define JSON_WRITER_DEPTH 16
+struct json_writer {
+    struct buf *out;
+    bool failed;
+    unsigned escape;                     /* 1: plain; 2: everything is inside a JSON string that is itself being written */
+    int depth;
+    bool has_item[JSON_WRITER_DEPTH];
+    bool after_key;
+};
+void jw_init(struct json_writer *w, struct buf *out);
+void jw_begin_object(struct json_writer *w);
+void jw_end_object(struct json_writer *w);
+void jw_begin_array(struct json_writer *w);
+void jw_end_array(struct json_writer *w);
+void jw_key(struct json_writer *w, const char *key);
+void jw_string(struct json_writer *w, const char *s); /* must be UTF-8; what isn't becomes U+FFFD */
+void jw_string_n(struct json_writer *w, const void *bytes, size_t n);
+void jw_base64(struct json_writer *w, const void *bytes, size_t n); /* as a string */
+void jw_integer(struct json_writer *w, int64_t value);
+void jw_real(struct json_writer *w, double value); /* finite; shortest form that reads back equal */
+void jw_bool(struct json_writer *w, bool value);
+void jw_null(struct json_writer *w);
+void jw_value(struct json_writer *w, const json_t *value);          /* compact dump */
+void jw_raw(struct json_writer *w, const char *text, size_t n);     /* one valid JSON value, verbatim */
+/* A string member whose content is itself JSON: between these two, all that is written is escaped once more.
+ * Not nestable. */
+void jw_begin_text(struct json_writer *w);
+void jw_end_text(struct json_writer *w);
