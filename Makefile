@@ -1,0 +1,58 @@
+# The front door. Everything below it is meson (build/), and the scripts of tools/.
+
+NAME    := mcp-sandbox-computer-vm-for-ai
+ALIASES := mcp-sandbox-computer kilntainers
+BUILD   := build
+BINARY  := $(BUILD)/src/$(NAME)
+PREFIX  ?= /usr/local
+FUZZ_SECONDS ?= 60
+
+bindir := $(DESTDIR)$(PREFIX)/bin
+mandir := $(DESTDIR)$(PREFIX)/share/man/man1
+docdir := $(DESTDIR)$(PREFIX)/share/doc/$(NAME)
+
+.PHONY: help build demo test bench check-style fuzz install clean
+.DEFAULT_GOAL := help
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: $(BUILD)/build.ninja ## The binary, build/mcp-sandbox-computer-vm-for-ai
+	@ninja -C $(BUILD) --quiet src/$(NAME)
+	@for name in $(NAME) $(ALIASES); do ln -sfn src/$(NAME) $(BUILD)/$$name; done
+
+demo: build ## A computer for an agent, from nothing to nothing left, with times
+	@ninja -C $(BUILD) --quiet tests/demo/demo
+	@$(BUILD)/tests/demo/demo $(BUILD)/$(NAME)
+
+test: ## Every check and test; closes with one line of counts
+	@tools/run-tests
+
+bench: build ## The table of speed and memory
+	@tools/setup bench
+	@ninja -C $(BUILD) --quiet tests/bench/bench
+	@$(BUILD)/tests/bench/bench $(BUILD)/$(NAME)
+
+check-style: ## Layers, layout, size limits, spelling, words that may not stay
+	@tools/setup test
+	@tools/check-layers
+	@tools/check-style
+
+fuzz: ## Each fuzz target for FUZZ_SECONDS (60)
+	@tools/setup test
+	@tools/run-fuzz $(FUZZ_SECONDS)
+
+install: build ## Into $(DESTDIR)$(PREFIX): the binary, its two other names, documentation
+	install -D -m 0755 $(BINARY) $(bindir)/$(NAME)
+	for name in $(ALIASES); do ln -sfn $(NAME) $(bindir)/$$name; done
+	install -d $(docdir) && install -m 0644 README.md SECURITY.md CHANGELOG.md LICENSE $(docdir)
+	for page in $(wildcard $(BUILD)/docs/*.1); do install -D -m 0644 -t $(mandir) $$page; done
+
+clean: ## Removes what was built and what the tests brought in
+	rm -rf $(BUILD) tests/node_modules
+
+# What the build needs is looked for once: before the folder is set up.
+$(BUILD)/build.ninja:
+	@tools/setup build
+	@meson setup $(BUILD) --buildtype=release > $(BUILD).log 2>&1 || { cat $(BUILD).log >&2; exit 1; }
+	@mv $(BUILD).log $(BUILD)/setup.log

@@ -1,0 +1,42 @@
+/* Fuzz: any bytes as one JSON text. What is accepted is written out again, by both ways there are, and reads
+ * back equal. */
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/limits.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void assert_reads_back(const struct buf *text, const json_t *as)
+{
+    struct error err;
+    json_t *again = json_parse(text->data, text->len, &err);
+    assert(again && json_equal(again, as));
+    json_decref(again);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct error err;
+    json_t *value = json_parse((const char *)data, size, &err);
+    if (!value)
+        return 0;
+
+    _cleanup_buf_ struct buf dumped = BUF_INIT(16 * MIB), written = BUF_INIT(16 * MIB);
+    if (json_append(&dumped, value) < 0)
+        abort();
+    assert_reads_back(&dumped, value);
+
+    struct json_writer w;
+    jw_init(&w, &written);
+    jw_value(&w, value);
+    assert(!w.failed);
+    assert_reads_back(&written, value);
+
+    json_decref(value);
+    return 0;
+}
