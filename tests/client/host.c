@@ -1,0 +1,190 @@
+/* See host.h. Everything is read from /proc and the control group file systems. */
+#include "host.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <ftw.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/path.h"
+#include "base/str.h"
+
+#define GROUPS_MAX 65536
+#define TEXT_MAX (8 * MIB)
+
+struct host {
+    struct map *groups; /* path -> itself */
+    struct buf mounts;  /* /proc/self/mounts */
+};
+
+/* nftw(3) has no argument for its callback. */
+static struct {
+    struct map *into;        /* remember: every group */
+    const struct map *known; /* compare: what was there before */
+    struct buf *report;
+    size_t found;
+} walk;
+
+/* A report that is full loses lines, never the count. */
+static void tell(struct buf *report, const char *kind, const char *name)
+{
+    if (report && buf_printf(report, "%s %s\n", kind, name) < 0)
+        return;
+}
+
+static int remember_group(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    if (type == FTW_D)
+        (void)map_put(walk.into, path, walk.into);
+    return 0;
+}
+
+static bool group_is_deserted(const char *path)
+{
+    _cleanup_(cleanup_free)
+    char *file = path_join(path, "cgroup.procs");
+    _cleanup_(buf_done)
+    struct buf procs = BUF_INIT(TEXT_MAX);
+    return file_read(AT_FDCWD, file, &procs, NULL) == 0 && procs.len == 0;
+}
+
+static int compare_group(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    if (type != FTW_D || map_get(walk.known, path) || !group_is_deserted(path))
+        return 0;
+    walk.found++;
+    tell(walk.report, "group", path);
+    return 0;
+}
+
+struct host *host_remember(void)
+{
+    struct host *h = xcalloc(1, sizeof *h);
+    h->groups = map_new(GROUPS_MAX);
+    h->mounts.max = TEXT_MAX;
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    walk.into = h->groups;
+    (void)nftw("/sys/fs/cgroup", remember_group, 16, FTW_PHYS);
+    (void)file_read(AT_FDCWD, "/proc/self/mounts", &h->mounts, NULL);
+    return h;
+}
+
+struct host *host_free(struct host *h)
+{
+    if (!h)
+        return NULL;
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (map_next(h->groups, &cursor, &key, &value))
+        map_remove(h->groups, key);
+    map_free(h->groups);
+    buf_done(&h->mounts);
+    free(h);
+    return NULL;
+}
+
+static bool is_our_child(const char *pid, char name[48])
+{
+    char path[64], stat[512];
+    (void)snprintf(path, sizeof path, "/proc/%.16s/stat", pid);
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, stat, sizeof stat - 1);
+    if (n <= 0)
+        return false;
+    stat[n] = '\0';
+    char *open_paren = strchr(stat, '('), *close_paren = strrchr(stat, ')');
+    int parent;
+    if (!open_paren || !close_paren || sscanf(close_paren + 1, " %*c %d", &parent) != 1)
+        return false;
+    (void)snprintf(name, 48, "%.16s (%.*s)", pid, (int)(close_paren - open_paren - 1), open_paren + 1);
+    return parent == getpid();
+}
+
+static size_t compare_processes(struct buf *report)
+{
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+    DIR *proc = opendir("/proc");
+    size_t found = 0;
+    for (struct dirent *e; proc && (e = readdir(proc));) {
+        char name[48];
+        if (e->d_name[0] < '0' || e->d_name[0] > '9' || !is_our_child(e->d_name, name))
+            continue;
+        found++;
+        tell(report, "process", name);
+    }
+    if (proc)
+        closedir(proc);
+    return found;
+}
+
+static size_t compare_mounts(const struct host *h, struct buf *report)
+{
+    _cleanup_(buf_done)
+    struct buf now = BUF_INIT(TEXT_MAX);
+    (void)file_read(AT_FDCWD, "/proc/self/mounts", &now, NULL);
+    size_t found = 0;
+    char *rest = now.data;
+    for (char *line; rest && (line = strsep(&rest, "\n"));) {
+        if (*line == '\0' || strstr(buf_str(&h->mounts), line))
+            continue;
+        found++;
+        tell(report, "mount", line);
+    }
+    return found;
+}
+
+static size_t compare_groups(const struct host *h, struct buf *report)
+{
+    walk.known = h->groups;
+    walk.report = report;
+    walk.found = 0;
+    (void)nftw("/sys/fs/cgroup", compare_group, 16, FTW_PHYS);
+    return walk.found;
+}
+
+static size_t compare(const struct host *h, struct buf *report)
+{
+    return compare_processes(report) + compare_mounts(h, report) + compare_groups(h, report);
+}
+
+size_t host_leftovers(struct host *h, double seconds, struct buf *ret)
+{
+    int64_t deadline = clock_deadline_after(seconds);
+    while (compare(h, NULL) > 0 && clock_now() < deadline)
+        (void)poll(NULL, 0, 10); /* the end of what isn't our child, or of a group, can't be waited for */
+    return compare(h, ret);
+}
+
+size_t state_dir_computers(const char *state_dir)
+{
+    _cleanup_(cleanup_free)
+    char *pattern = path_join(state_dir, "computers/*/*");
+    glob_t found;
+    size_t count = 0;
+    if (glob(pattern, GLOB_ONLYDIR | GLOB_NOSORT | GLOB_PERIOD, NULL, &found) != 0)
+        return 0;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        struct stat st;
+        bool dots = str_has_suffix(found.gl_pathv[i], "/.") || str_has_suffix(found.gl_pathv[i], "/..");
+        if (!dots && stat(found.gl_pathv[i], &st) == 0 && S_ISDIR(st.st_mode))
+            count++;
+    }
+    globfree(&found);
+    return count;
+}

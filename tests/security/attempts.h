@@ -1,0 +1,17 @@
+/* The attempts of the escape suite, a row each. They run in order, as root of the computer "attacker",
+ * through the exec tool. */
+#pragma once
+
+#include <stddef.h>
+
+struct attempt {
+    const char *group;
+    const char *command;
+    /* Extended regular expression over "STDOUT" "STDERR" "exit=N\n" put together: the only acceptable
+     * outcome. It names the refusal itself, so that an attempt which couldn't even be made (a tool is
+     * missing) is a failure of the suite. */
+    const char *want;
+    double timeout; /* of the call; 0: 20 s */
+};
+extern const struct attempt attempts[];
+extern const size_t attempt_count;

@@ -1,0 +1,404 @@
+/* The escape suite: hostile code inside a computer of the real server, and a look from outside at what it
+ * reached.
+ *
+ *   escape SERVER PROBER [PATTERN]
+ *
+ * Each row of attempts.c runs in one computer; after each, that computer must still work. Meanwhile this
+ * program is the host to be attacked: it holds a secret file, a process, and listeners, all of which must be
+ * untouched at the end, and nothing of the computers may be left. Exit status 77: skipped. */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <regex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "attempts.h"
+#include "base/base64.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/path.h"
+#include "base/spawn.h"
+#include "base/str.h"
+#include "client/host.h"
+#include "client/mcp_client.h"
+
+#define SKIPPED 77
+#define SECRET_TEXT "the host's secret"
+#define PROBER_IN_COMPUTER "/root/p"
+#define ATTEMPT_SECONDS 20.0
+
+enum listener { LISTEN_ABSTRACT, LISTEN_PATH, LISTEN_TCP, LISTENERS };
+
+/* The host as the attacker would like to reach it. */
+struct world {
+    char folder[32]; /* everything of this run; the rest lies in it */
+    char *secret_dir, *secret, *state, *socket;
+    char abstract[48];
+    int listeners[LISTENERS];
+    int port;
+    pid_t canary;
+    int canary_pidfd;
+    struct host *host;
+    struct mcp *server;
+    size_t tries, escapes, faults;
+};
+
+static void fault(struct world *w, const char *fmt, ...) _printf_(2, 3);
+static void fault(struct world *w, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    w->faults++;
+    printf("FAULT  ");
+    vprintf(fmt, ap);
+    printf("\n");
+    va_end(ap);
+    fflush(stdout);
+}
+
+static int listen_unix(const char *name, bool abstract)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    (void)snprintf(a.sun_path + abstract, sizeof a.sun_path - abstract, "%s", name);
+    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + abstract + strlen(name));
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, len) < 0 || listen(fd, 8) < 0)
+        return fd_close(fd);
+    return fd;
+}
+
+static int listen_tcp(int *ret_port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
+    socklen_t len = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, len) < 0 || listen(fd, 8) < 0 ||
+        getsockname(fd, (struct sockaddr *)&a, &len) < 0)
+        return fd_close(fd);
+    *ret_port = ntohs(a.sin_port);
+    return fd;
+}
+
+static int start_canary(struct world *w, struct error *err)
+{
+    char *argv[] = {"host-canary", "100000", NULL};
+    struct spawn_request request = {.path = "/bin/sleep", .argv = argv};
+    return spawn(&request, &w->canary, &w->canary_pidfd, err);
+}
+
+static int write_secret(struct world *w, struct error *err)
+{
+    if (dir_make(w->secret_dir, 0777, err) < 0)
+        return -1;
+    (void)chmod(w->secret_dir, 0777); /* as easy to reach as can be */
+    if (file_replace(AT_FDCWD, w->secret, SECRET_TEXT, strlen(SECRET_TEXT), false, err) < 0)
+        return -1;
+    (void)chmod(w->secret, 0666);
+    return 0;
+}
+
+static int world_make(struct world *w, struct error *err)
+{
+    (void)snprintf(w->folder, sizeof w->folder, "/tmp/escape-XXXXXX");
+    if (!mkdtemp(w->folder))
+        return error_errno(err, ERR_UNAVAILABLE, errno, "make a folder in /tmp");
+    (void)chmod(w->folder, 0755);
+    w->secret_dir = path_join(w->folder, "host");
+    w->secret = path_join(w->secret_dir, "secret");
+    w->state = path_join(w->folder, "state");
+    w->socket = path_join(w->folder, "socket");
+    (void)snprintf(w->abstract, sizeof w->abstract, "escape-suite-%d", (int)getpid());
+    w->listeners[LISTEN_ABSTRACT] = listen_unix(w->abstract, true);
+    w->listeners[LISTEN_PATH] = listen_unix(w->socket, false);
+    w->listeners[LISTEN_TCP] = listen_tcp(&w->port);
+    for (int i = 0; i < LISTENERS; i++)
+        if (w->listeners[i] < 0)
+            return error_set(err, ERR_UNAVAILABLE, "can't listen on the host");
+    (void)chmod(w->socket, 0777);
+    if (write_secret(w, err) < 0)
+        return -1;
+    w->host = host_remember();
+    return start_canary(w, err);
+}
+
+static void world_done(struct world *w)
+{
+    w->server = mcp_free(w->server);
+    if (w->canary > 0) {
+        (void)kill(w->canary, SIGKILL);
+        (void)waitpid(w->canary, NULL, 0);
+    }
+    fd_close(w->canary_pidfd);
+    for (int i = 0; i < LISTENERS; i++)
+        fd_close(w->listeners[i]);
+    if (w->folder[0])
+        (void)tree_remove(AT_FDCWD, w->folder, NULL);
+    free(w->secret_dir);
+    free(w->secret);
+    free(w->state);
+    free(w->socket);
+    w->host = host_free(w->host);
+}
+
+static int start_server(struct world *w, char *path, struct error *err)
+{
+    char *argv[] = {path, "--backend", "native", "--state-dir", w->state, "--cpu", "2", NULL};
+    (void)setenv("SERVER_TOKEN", "the server's secret", 1);
+    w->server = mcp_start(argv, environ, err);
+    if (!w->server)
+        return -1;
+    json_t *result = mcp_initialize(w->server, 10, err);
+    json_decref(result);
+    return result ? 0 : -1;
+}
+
+static int run(struct world *w, const char *computer, const char *command, double timeout, json_t *extra,
+               struct mcp_tool_result *ret, struct error *err)
+{
+    json_t *arguments =
+        json_pack("{s:s, s:s, s:f}", "command", command, "computer_id", computer, "timeout", timeout);
+    json_object_update(arguments, extra);
+    json_decref(extra);
+    return mcp_tool(w->server, "terminal_execute", arguments, timeout + 10, ret, err);
+}
+
+/* The computer answers, and says the right thing. */
+static bool works(struct world *w, const char *computer)
+{
+    struct error err = ERROR_INIT;
+    struct mcp_tool_result r;
+    if (run(w, computer, "echo works", 10, NULL, &r, &err) < 0) {
+        fault(w, "%s: no answer: %s", computer, err.msg);
+        return false;
+    }
+    bool ok = !r.is_error && strcmp(r.out, "works\n") == 0 && r.exit_code == 0;
+    if (!ok)
+        fault(w, "%s doesn't work any more: %s", computer, r.text);
+    mcp_tool_result_done(&r);
+    return ok;
+}
+
+static int put_prober(struct world *w, const char *computer, const struct buf *prober, struct error *err)
+{
+    _cleanup_(buf_done)
+    struct buf text = BUF_INIT(8 * MIB);
+    if (base64_append(&text, prober->data, prober->len) < 0)
+        return error_set(err, ERR_LIMIT, "the prober is too big");
+    struct mcp_tool_result r;
+    if (run(w, computer, "cat >" PROBER_IN_COMPUTER " && chmod 755 " PROBER_IN_COMPUTER, 10,
+            json_pack("{s:s}", "stdin_base64", buf_str(&text)), &r, err) < 0)
+        return -1;
+    int result = r.is_error || r.exit_code != 0
+                     ? error_set(err, ERR_INTERNAL, "%s: put the prober: %s", computer, r.text)
+                     : 0;
+    mcp_tool_result_done(&r);
+    return result;
+}
+
+static json_t *attack_environment(const struct world *w)
+{
+    char port[16];
+    (void)snprintf(port, sizeof port, "%d", w->port);
+    return json_pack("{s:{s:s, s:s, s:s, s:s, s:s, s:s, s:s}}", "env", "P", PROBER_IN_COMPUTER, "SECRET",
+                     w->secret, "SECRET_DIR", w->secret_dir, "STATE", w->state, "SOCKET", w->socket,
+                     "ABSTRACT", w->abstract, "PORT", port);
+}
+
+/* No attempt is made by code that isn't shut in at all: it would hurt this machine. */
+static int check_isolated(struct world *w, struct error *err)
+{
+    struct mcp_tool_result r;
+    if (run(w, "attacker", "test ! -e $SECRET && test $(ls -d /proc/[0-9]* | wc -l) -lt 8 && echo isolated",
+            10, attack_environment(w), &r, err) < 0)
+        return -1;
+    bool isolated = strcmp(r.out, "isolated\n") == 0;
+    int result =
+        isolated ? 0 : error_set(err, ERR_INTERNAL, "commands aren't isolated at all, stopped: %s", r.text);
+    mcp_tool_result_done(&r);
+    return result;
+}
+
+/* A second computer with everything that an attacker in the first would look for. */
+static int prepare_victim(struct world *w, struct error *err)
+{
+    struct mcp_tool_result r;
+    if (run(w, "victim",
+            "mkdir /root/victim /tmp/victim && echo victim >/dev/shm/victim && ipcmk -M 4096 >/dev/null &&"
+            " (exec -a victim-sleep sleep 100000 >/dev/null 2>&1 &) &&"
+            " (" PROBER_IN_COMPUTER " listen victim 7777 /root/reached >/dev/null 2>&1 &)",
+            10, NULL, &r, err) < 0)
+        return -1;
+    int result =
+        r.is_error || r.exit_code != 0 ? error_set(err, ERR_INTERNAL, "prepare the victim: %s", r.text) : 0;
+    mcp_tool_result_done(&r);
+    return result;
+}
+
+static bool matches(const char *text, const char *pattern)
+{
+    regex_t re;
+    if (regcomp(&re, pattern, REG_EXTENDED | REG_NOSUB) != 0)
+        return false;
+    bool found = regexec(&re, text, 0, NULL, 0) == 0;
+    regfree(&re);
+    return found;
+}
+
+static void print_start(const char *title, const char *text)
+{
+    printf("       %s: %.400s%s\n", title, text, strlen(text) > 400 ? "..." : "");
+}
+
+static void attempt(struct world *w, const struct attempt *a)
+{
+    struct error err = ERROR_INIT;
+    struct mcp_tool_result r;
+    w->tries++;
+    if (run(w, "attacker", a->command, a->timeout > 0 ? a->timeout : ATTEMPT_SECONDS, attack_environment(w),
+            &r, &err) < 0) {
+        fault(w, "%s: no answer: %s\n       %s", a->group, err.msg, a->command);
+        return;
+    }
+    _cleanup_(cleanup_free)
+    char *said = xasprintf("%s%sexit=%d\n", r.out, r.err, r.exit_code);
+    bool escaped = strstr(r.out, "ESCAPED") || strstr(said, SECRET_TEXT), refused = matches(said, a->want);
+    if (r.is_error || escaped || !refused) {
+        w->escapes += escaped;
+        fault(w, "%s: %s", a->group,
+              escaped      ? "ESCAPED"
+              : r.is_error ? "refused as a call"
+                           : "not the refusal expected");
+        print_start("command", a->command);
+        print_start("expected", a->want);
+        print_start("got", r.is_error ? r.text : said);
+    }
+    mcp_tool_result_done(&r);
+    if (!works(w, "attacker"))
+        print_start("after", a->command);
+}
+
+static void check_host(struct world *w)
+{
+    static const char *const marks[] = {"/ESCAPED",     "/tmp/ESCAPED",     "/root/ESCAPED",
+                                        "/dev/ESCAPED", "/usr/bin/ESCAPED", "/dev/shm/ESCAPED",
+                                        "/up",          "/root/link",       "/root/root"};
+    for (size_t i = 0; i < ARRAY_LEN(marks); i++)
+        if (faccessat(AT_FDCWD, marks[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+            fault(w, "%s exists on the host", marks[i]), w->escapes++;
+    struct pollfd waiting[LISTENERS];
+    for (int i = 0; i < LISTENERS; i++)
+        waiting[i] = (struct pollfd){.fd = w->listeners[i], .events = POLLIN};
+    if (poll(waiting, LISTENERS, 0) != 0)
+        fault(w, "a listener of the host was reached"), w->escapes++;
+    char path[64], state[256] = "";
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)w->canary);
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || read(fd, state, sizeof state - 1) <= 0 || !strstr(state, ") S "))
+        fault(w, "the process on the host was hurt: %s", state), w->escapes++;
+    _cleanup_(buf_done)
+    struct buf secret = BUF_INIT(4096);
+    if (file_read(AT_FDCWD, w->secret, &secret, NULL) < 0 || strcmp(buf_str(&secret), SECRET_TEXT) != 0)
+        fault(w, "the secret of the host was changed"), w->escapes++;
+    struct stat st;
+    if (unlink(w->secret) < 0 || rmdir(w->secret_dir) < 0 || stat(w->secret_dir, &st) == 0)
+        fault(w, "something was put beside the secret of the host"), w->escapes++;
+}
+
+static void check_victim(struct world *w)
+{
+    struct error err = ERROR_INIT;
+    struct mcp_tool_result r;
+    if (run(w, "victim",
+            "test ! -e /root/reached && test -d /root/victim && test -e /dev/shm/victim &&"
+            " cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -q '[v]ictim-sleep 1.*listen victim\\|listen "
+            "victim.*[v]ictim-sleep 1'"
+            " && hostname",
+            10, NULL, &r, &err) < 0) {
+        fault(w, "the victim doesn't answer: %s", err.msg);
+        return;
+    }
+    if (r.is_error || r.exit_code != 0)
+        fault(w, "the other computer was reached or hurt: %s", r.text), w->escapes++;
+    mcp_tool_result_done(&r);
+}
+
+static void check_end(struct world *w)
+{
+    struct error err = ERROR_INIT;
+    int status = 0;
+    if (mcp_end(w->server, 10, &status, &err) < 0)
+        fault(w, "%s", err.msg);
+    else if (status != 0)
+        fault(w, "the server ended with status 0x%x: %s", (unsigned)status, mcp_log(w->server));
+    (void)kill(w->canary, SIGKILL);
+    (void)waitpid(w->canary, NULL, 0);
+    w->canary = 0;
+    _cleanup_(buf_done)
+    struct buf left = BUF_INIT(MIB);
+    size_t things = host_leftovers(w->host, 5, &left), computers = state_dir_computers(w->state);
+    if (things + computers > 0)
+        fault(w, "left behind: %zu computers, %zu other things\n%s", computers, things, buf_str(&left));
+}
+
+static int attack(struct world *w, char **argv, struct error *err)
+{
+    _cleanup_(buf_done)
+    struct buf prober = BUF_INIT(2 * MIB);
+    if (world_make(w, err) < 0 || file_read(AT_FDCWD, argv[2], &prober, err) < 0 ||
+        start_server(w, argv[1], err) < 0 || check_isolated(w, err) < 0 ||
+        put_prober(w, "attacker", &prober, err) < 0 || put_prober(w, "victim", &prober, err) < 0 ||
+        prepare_victim(w, err) < 0)
+        return -1;
+    const char *group = "";
+    size_t before = 0;
+    int64_t start = clock_now();
+    for (size_t i = 0; i < attempt_count; i++) {
+        const struct attempt *a = &attempts[i];
+        if (argv[3] && !strstr(a->group, argv[3]) && !strstr(a->command, argv[3]))
+            continue;
+        attempt(w, a);
+        group = a->group;
+        if (i + 1 == attempt_count || strcmp(attempts[i + 1].group, group) != 0) {
+            printf("%-14s %3zu tries %8.1f ms\n", group, w->tries - before,
+                   (double)(clock_now() - start) / NSEC_PER_MSEC);
+            fflush(stdout);
+            before = w->tries;
+            start = clock_now();
+        }
+    }
+    check_victim(w);
+    check_end(w);
+    check_host(w);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3) {
+        fprintf(stderr, "usage: escape SERVER PROBER [PATTERN]\n");
+        return 2;
+    }
+    if (geteuid() != 0) {
+        printf("skipped: computers of the native backend need root\n");
+        return SKIPPED;
+    }
+    struct error err = ERROR_INIT;
+    struct world w = {.listeners = {-1, -1, -1}, .canary_pidfd = -1};
+    if (attack(&w, argv, &err) < 0)
+        fault(&w, "%s\n%s", err.msg, w.server ? mcp_log(w.server) : "");
+    world_done(&w);
+    printf("%zu tries, %zu faults, %zu escapes\n", w.tries, w.faults, w.escapes);
+    return w.faults > 0 || w.escapes > 0;
+}
