@@ -29,7 +29,7 @@ int buf_reserve(struct buf *b, size_t n) _must_use_;
 void buf_consume(struct buf *b, size_t n); /* drops n bytes from the front */
 void buf_clear(struct buf *b);             /* len = 0, memory kept */
 void buf_done(struct buf *b);              /* frees the content; b can be used again */
-/* Moves the content into *dst (which is replaced) and leaves b empty. */
+/* Moves the content and its maximum into *dst (which is replaced) and leaves b empty. */
 void buf_move(struct buf *dst, struct buf *b);
 /* The content as a malloced string; b is left empty. */
 char *buf_steal(struct buf *b);

@@ -8,11 +8,11 @@
 #define NSEC_PER_SEC 1000000000LL
 #define DEADLINE_NONE INT64_MAX
 
-int64_t clock_now(void);                              /* monotonic, ns */
-int64_t clock_deadline_after(double seconds);         /* saturates */
+int64_t clock_now(void);                      /* monotonic, ns */
+int64_t clock_deadline_after(double seconds); /* saturates */
 /* Time left as poll(2)'s timeout: 0 when passed, -1 for DEADLINE_NONE, rounded up to a ms. */
 int clock_poll_timeout(int64_t deadline);
-int64_t clock_wall(void);                             /* ns since the epoch */
+int64_t clock_wall(void); /* ns since the epoch */
 #define CLOCK_RFC3339_SIZE 32
 /* "2026-11-29T12:23:51.034Z" */
 const char *clock_rfc3339(int64_t wall_ns, char buf[CLOCK_RFC3339_SIZE]);

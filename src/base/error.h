@@ -51,3 +51,6 @@ const char *error_code_name(enum error_code code);
 int error_jsonrpc_code(enum error_code code);
 int error_http_status(enum error_code code);
 int error_exit_code(enum error_code code);
+
+/* What an errno of a file or process call means, where the caller knows nothing better. */
+enum error_code error_code_of_errno(int sys);

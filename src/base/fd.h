@@ -1,4 +1,5 @@
-/* File descriptors and files: scoped closing, whole reads and writes, atomic replacement, safe removal of trees. */
+/* File descriptors and files: scoped closing, whole reads and writes, atomic replacement, safe removal of
+ * trees. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,7 +23,8 @@ void fd_cloexec_from(int first);
 /* Writes all of it, across EINTR and short writes; -1 with errno. */
 int fd_write_all(int fd, const void *bytes, size_t n);
 
-/* Reads a whole file, at most b->max bytes (ERR_LIMIT beyond). ERR_NOT_FOUND if absent. dirfd may be AT_FDCWD. */
+/* Reads a whole file, at most b->max bytes (ERR_LIMIT beyond). ERR_NOT_FOUND if absent. dirfd may be
+ * AT_FDCWD. */
 int file_read(int dirfd, const char *path, struct buf *b, struct error *err);
 /* Writes to an existing file (cgroup and proc files), one write(2). */
 int file_write(int dirfd, const char *path, const char *text, struct error *err);

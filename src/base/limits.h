@@ -6,44 +6,45 @@
 #define MIB (1024UL * KIB)
 
 /* protocol */
-#define LIMIT_MESSAGE_BYTES (8 * MIB)        /* one JSON-RPC message; a longer line is discarded and refused */
-#define LIMIT_INLINE_PARSE_BYTES (64 * KIB)  /* a longer message is parsed on a worker */
-#define LIMIT_JSON_DEPTH 64                  /* nesting of a message */
-#define LIMIT_BATCH_MESSAGES 64              /* of a 2025-03-26 batch */
-#define LIMIT_IN_FLIGHT_REQUESTS 1024        /* per session */
-#define LIMIT_SEND_QUEUE_BYTES (256 * MIB)   /* queued for a slow reader; beyond it reading pauses */
-#define LIMIT_RESULT_BYTES (64 * MIB)        /* one result, escaped */
-#define LIMIT_REQUEST_ID_BYTES 1024          /* raw text of a request id */
+#define LIMIT_MESSAGE_BYTES (8 * MIB)       /* one JSON-RPC message; a longer line is discarded and refused */
+#define LIMIT_INLINE_PARSE_BYTES (64 * KIB) /* a longer message is parsed on a worker */
+#define LIMIT_JSON_DEPTH 64                 /* nesting of a message */
+#define LIMIT_BATCH_MESSAGES 64             /* of a 2025-03-26 batch */
+#define LIMIT_IN_FLIGHT_REQUESTS 1024       /* per session */
+#define LIMIT_SEND_QUEUE_BYTES (256 * MIB)  /* queued for a slow reader; beyond it reading pauses */
+#define LIMIT_RESULT_BYTES (64 * MIB)       /* one result, escaped */
+#define LIMIT_IN_FLIGHT_BYTES (64 * MIB)    /* per session, of their messages */
+#define LIMIT_REQUEST_ID_BYTES 1024         /* raw text of a request id */
 #define LIMIT_PROGRESS_TOKEN_BYTES 1024
 #define PROGRESS_INTERVAL_MS 10000
 
 /* exec */
-#define LIMIT_STDIN_BYTES (2 * MIB)          /* as the seeds */
-#define LIMIT_COMMAND_BYTES (1 * MIB)        /* command text */
+#define LIMIT_STDIN_BYTES (2 * MIB)            /* as the seeds */
+#define LIMIT_COMMAND_BYTES (1 * MIB)          /* command text */
 #define LIMIT_COMMAND_INLINE_BYTES (128 * KIB) /* a longer command runs as a script from a memfd */
-#define LIMIT_ARG_BYTES (128 * KIB)          /* one element of args: MAX_ARG_STRLEN */
-#define LIMIT_ARGS_BYTES (1 * MIB)           /* all elements */
+#define LIMIT_ARG_BYTES (128 * KIB)            /* one element of args: MAX_ARG_STRLEN */
+#define LIMIT_ARGS_BYTES (1 * MIB)             /* all elements */
 #define LIMIT_ARGS_COUNT 4096
 #define LIMIT_ENV_BYTES (256 * KIB)
 #define LIMIT_ENV_COUNT 1024
 #define LIMIT_CWD_BYTES 4096
-#define LIMIT_OUTPUT_BYTES_MAX (8 * MIB)     /* of --output-limit and output_limit */
-#define LIMIT_SPOOL_BYTES (64 * MIB)         /* one stream's full output inside the computer */
-#define LIMIT_BACKGROUND_PIDS 64             /* listed in a result */
+#define LIMIT_OUTPUT_BYTES_MAX (8 * MIB) /* of --output-limit and output_limit */
+#define LIMIT_SPOOL_BYTES (64 * MIB)     /* one stream's full output inside the computer */
+#define LIMIT_BACKGROUND_PIDS 64         /* listed in a result */
 #define LIMIT_TIMEOUT_MIN_S 0.1
 #define LIMIT_TIMEOUT_MAX_S 86400.0
-#define DRAIN_GRACE_MS 250                   /* after the main process ended, while others hold the pipes */
+#define DRAIN_GRACE_MS 250 /* after the main process ended, while others hold the pipes */
 
 /* computers */
 #define LIMIT_COMPUTER_ID_BYTES 63
 #define LIMIT_PRINCIPAL_BYTES 63
-#define LIMIT_COMPUTERS 10000                /* per server */
+#define LIMIT_COMPUTERS 10000 /* per server */
 #define LIMIT_RECORD_BYTES (64 * KIB)
 #define TOMBSTONE_SECONDS (24 * 3600)
 
 /* threads and logs */
 #define LIMIT_CONCURRENT_DEFAULT 256
-#define LIMIT_QUEUED_CALLS 4096              /* waiting for a thread, all principals */
+#define LIMIT_QUEUED_CALLS 4096 /* waiting for a thread, all principals */
 #define WORKER_STACK_BYTES (256 * KIB)
-#define LIMIT_LOG_LINE_BYTES 4096            /* one write that can't block: PIPE_BUF */
+#define LIMIT_LOG_LINE_BYTES 4096 /* one write that can't block: PIPE_BUF */
 #define LIMIT_CONFIG_FILE_BYTES (1 * MIB)

@@ -11,8 +11,8 @@
 
 enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
 
-/* Before any thread is started. program: the prefix of text lines. path NULL: stderr. The descriptor is opened
- * anew where that is possible, so that O_NONBLOCK stays ours. */
+/* Before any thread is started. program: the prefix of text lines. path NULL: stderr. The descriptor is
+ * opened anew where that is possible, so that O_NONBLOCK stays ours. */
 int log_open(const char *program, enum log_level level, bool json, const char *path, struct error *err);
 void log_close(void);
 bool log_level_parse(const char *name, enum log_level *ret);

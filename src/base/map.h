@@ -13,6 +13,6 @@ void *map_get(const struct map *m, const char *key);
 /* 0; -1 when full or when the key is there already. value must not be NULL. */
 int map_put(struct map *m, const char *key, void *value);
 void *map_remove(struct map *m, const char *key); /* the value, or NULL */
-/* Iterates in no order: start with *cursor = 0, ends with false. Removing the current entry is allowed, adding
- * is not. */
+/* Iterates in no order: start with *cursor = 0, ends with false. Removing the current entry is allowed,
+ * adding is not. */
 bool map_next(const struct map *m, size_t *cursor, const char **ret_key, void **ret_value);

@@ -5,12 +5,15 @@
 
 #include "base/error.h"
 
+#define SPAWN_FDS_MAX 16
+
 struct spawn_request {
     const char *path; /* no PATH search */
     char *const *argv;
     char *const *env; /* NULL: empty */
     const int *fds;   /* become 0, 1, 2, ... in the child; -1: /dev/null. Nothing else is inherited */
-    int fd_count;
+    int fd_count;     /* at most SPAWN_FDS_MAX */
 };
-/* The child has a session of its own, default signal actions and an empty mask. ret_pidfd (may be NULL) is close-on-exec. */
+/* The child has a session of its own, default signal actions and an empty mask. ret_pidfd (may be NULL) is
+ * close-on-exec. */
 int spawn(const struct spawn_request *request, pid_t *ret_pid, int *ret_pidfd, struct error *err);

@@ -6,6 +6,9 @@
 
 #include "base/buf.h"
 
+/* The length of the first character, or of the maximal ill-formed subsequence there (*ret_valid false). n >
+ * 0. */
+size_t utf8_next(const void *bytes, size_t n, bool *ret_valid);
 bool utf8_valid(const void *bytes, size_t n);
 /* Appends the bytes, each maximal ill-formed subsequence replaced by one U+FFFD (Unicode 15, 3.9 D93b). */
 int utf8_append_lossy(struct buf *b, const void *bytes, size_t n) _must_use_;

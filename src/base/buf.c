@@ -1,0 +1,119 @@
+/* The bounded byte buffer. Capacity doubles, so that appending is linear over all; realloc(3) of a large
+ * block moves pages instead of copying (mremap), and memory that was never written costs nothing. */
+#include "base/buf.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define CAP_MIN 64
+
+int buf_reserve(struct buf *b, size_t n)
+{
+    if (b->max == SIZE_MAX || b->len > b->max || n > b->max - b->len)
+        return -1;
+    size_t needed = b->len + n + 1;
+    if (needed <= b->cap)
+        return 0;
+
+    size_t cap = b->cap < CAP_MIN ? CAP_MIN : b->cap > SIZE_MAX / 2 ? needed : b->cap * 2;
+    if (cap > b->max + 1)
+        cap = b->max + 1;
+    if (cap < needed)
+        cap = needed;
+    char *data = realloc(b->data, cap);
+    if (!data)
+        return -1;
+    b->data = data;
+    b->cap = cap;
+    return 0;
+}
+
+int buf_append(struct buf *b, const void *bytes, size_t n)
+{
+    if (buf_reserve(b, n) < 0)
+        return -1;
+    if (n > 0)
+        memcpy(b->data + b->len, bytes, n);
+    b->len += n;
+    b->data[b->len] = '\0';
+    return 0;
+}
+
+int buf_append_str(struct buf *b, const char *s)
+{
+    return buf_append(b, s, strlen(s));
+}
+
+int buf_append_byte(struct buf *b, char c)
+{
+    return buf_append(b, &c, 1);
+}
+
+int buf_printf(struct buf *b, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n < 0 || buf_reserve(b, (size_t)n) < 0)
+        return -1;
+
+    va_start(ap, fmt);
+    vsnprintf(b->data + b->len, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    b->len += (size_t)n;
+    return 0;
+}
+
+void buf_consume(struct buf *b, size_t n)
+{
+    if (n > b->len)
+        n = b->len;
+    if (n == 0)
+        return;
+    b->len -= n;
+    memmove(b->data, b->data + n, b->len);
+    b->data[b->len] = '\0';
+}
+
+void buf_clear(struct buf *b)
+{
+    b->len = 0;
+    if (b->data)
+        b->data[0] = '\0';
+}
+
+void buf_done(struct buf *b)
+{
+    free(b->data);
+    *b = (struct buf)BUF_INIT(b->max);
+}
+
+void buf_move(struct buf *dst, struct buf *b)
+{
+    free(dst->data);
+    *dst = *b;
+    *b = (struct buf)BUF_INIT(dst->max);
+}
+
+char *buf_steal(struct buf *b)
+{
+    if (!b->data)
+        return xstrdup("");
+    char *s = b->data;
+    s[b->len] = '\0';
+    *b = (struct buf)BUF_INIT(b->max);
+    return s;
+}
+
+const char *buf_str(const struct buf *b)
+{
+    if (!b->data)
+        return "";
+    b->data[b->len] = '\0'; /* after buf_reserve() and a caller's own writing there is none */
+    return b->data;
+}
