@@ -41,6 +41,7 @@
 #define LIMIT_COMPUTERS 10000 /* per server */
 #define LIMIT_RECORD_BYTES (64 * KIB)
 #define TOMBSTONE_SECONDS (24 * 3600)
+#define CREATE_SECONDS 60                    /* for making or attaching one, beside the command's own timeout */
 
 /* threads and logs */
 #define LIMIT_CONCURRENT_DEFAULT 256
@@ -48,3 +49,4 @@
 #define WORKER_STACK_BYTES (256 * KIB)
 #define LIMIT_LOG_LINE_BYTES 4096 /* one write that can't block: PIPE_BUF */
 #define LIMIT_CONFIG_FILE_BYTES (1 * MIB)
+#define LIMIT_CONFIG_LIST 256                /* elements of a repeatable option */

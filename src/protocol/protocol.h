@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -22,32 +23,42 @@ struct protocol_options {
     struct toolset *toolset;
     struct computers *computers;
     const char *server_name, *server_title, *server_version;
-    const char *instructions;        /* or NULL */
-    void (*on_first_reply)(void *ctx); /* once, after the first initialize or discover reply was written: time to warm up */
+    const char *instructions;     /* or NULL */
+    int64_t progress_interval_ms; /* 0: PROGRESS_INTERVAL_MS */
+    void (*on_first_reply)(
+        void *ctx); /* once, after the first initialize or discover reply was written: time to warm up */
     void *ctx;
 };
 struct protocol;
 struct protocol *protocol_new(const struct protocol_options *options);
-struct protocol *protocol_free(struct protocol *p); /* all sessions are freed; returns NULL */
+/* Every session was closed and has said so; the pool is closed too. What a passed deadline had left is freed.
+ * Returns NULL. */
+struct protocol *protocol_free(struct protocol *p);
 
 /* Where a session's messages go: set by the transport. */
 struct session_sink {
-    /* Takes the content of *message (one JSON text, no newline). on_written (may be NULL) is called on the loop when its last byte
-     * was handed to the kernel. */
+    /* Takes the content of *message (one JSON text, no newline). on_written (may be NULL) is called on the
+     * loop when its last byte was handed to the kernel. */
     void (*send)(void *ctx, struct buf *message, void (*on_written)(void *arg), void *arg);
+    /* Called by session_close: forget the session, nothing is sent any more. May be NULL. */
+    void (*closed)(void *ctx);
     void *ctx;
 };
 
 struct session;
 struct session *session_new(struct protocol *p, const char *principal, const struct session_sink *sink);
-/* One message as it came, without its line end. The bytes are the caller's again on return. Replies to short messages may be sent
- * before it returns. Order: what comes later never overtakes in being understood, though replies come as they are ready. */
+/* One message as it came, without its line end; only while session_accepts(). The bytes are the caller's
+ * again on return. Replies may be sent before it returns. Order: what comes later never overtakes in being
+ * understood, though replies come as they are ready. */
 void session_receive(struct session *s, const char *bytes, size_t n);
 /* The transport couldn't take a message (too long): the reply is a JSON-RPC error with id null. */
 void session_refuse(struct session *s, const struct error *why);
-/* False while too much is in flight: the transport then stops reading until on_resume. */
+/* False while a long message is being understood (on a worker): the transport keeps what it has until
+ * on_resume is called. */
 bool session_accepts(const struct session *s);
 void session_on_resume(struct session *s, void (*fn)(void *arg), void *arg);
-/* Nothing is sent any more; all calls are cancelled and the session's computers killed; on_done is called on the loop when all
- * of it is gone (or `deadline` has passed: left_behind then says what the reaper has to do), and the session is freed. */
-void session_close(struct session *s, int64_t deadline, void (*on_done)(void *arg, const char *left_behind), void *arg);
+/* Nothing is sent any more; all calls are cancelled and the session's computers killed; on_done is called on
+ * the loop when all of it is gone, or soon after `deadline`: left_behind then says what the reaper has to do,
+ * else it is NULL. The session is the protocol's from here on. */
+void session_close(struct session *s, int64_t deadline, void (*on_done)(void *arg, const char *left_behind),
+                   void *arg);

@@ -1,5 +1,6 @@
-/* MCP over stdin and stdout: one message per line. The descriptors are made private first: stdin's and stdout's numbers then lead to
- * /dev/null and stderr, so that nothing else can read or write the protocol. Loop thread only. */
+/* MCP over stdin and stdout: one message per line. The descriptors are made private first: stdin's and
+ * stdout's numbers then lead to /dev/null and stderr, so that nothing else can read or write the protocol.
+ * Loop thread only. */
 #pragma once
 
 #include "base/error.h"
@@ -8,7 +9,8 @@
 
 struct stdio;
 /* on_end: end of input, a failed or closed output; once. The session still runs then: the owner closes it. */
-struct stdio *stdio_new(struct loop *loop, struct protocol *protocol, int in, int out, void (*on_end)(void *ctx),
-                        void *ctx, struct error *err);
+struct stdio *stdio_new(struct loop *loop, struct protocol *protocol, int in, int out,
+                        void (*on_end)(void *ctx), void *ctx, struct error *err);
 struct session *stdio_session(struct stdio *s);
-struct stdio *stdio_free(struct stdio *s); /* after its session is gone; unsent output is dropped; returns NULL */
+struct stdio *stdio_free(
+    struct stdio *s); /* after its session is gone; unsent output is dropped; returns NULL */

@@ -1,0 +1,101 @@
+/* The end of a session.
+ *
+ *   calls cancelled, computers killed -> (all workers are back) -> computers removed, on a worker -> told,
+ * freed
+ *
+ * If a worker isn't back by the deadline, the owner is told so; the rest still happens if the process lives
+ * on. */
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "protocol/session.h"
+
+/* The worker that removes computers keeps the same deadline and has better words for what is left, so it goes
+ * first. */
+#define DEADLINE_GRACE_MS 50
+
+struct closing {
+    struct session *session;
+    int64_t deadline;
+    struct loop_timer *timer;
+    struct pool_job job;
+    struct loop_post post;
+    bool submitted;
+    struct error error; /* of the removal */
+    void (*on_done)(void *arg, const char *left_behind);
+    void *arg;
+};
+
+static void tell(struct closing *c, const char *left_behind)
+{
+    void (*on_done)(void *arg, const char *left_behind) = TAKE_PTR(c->on_done);
+    if (on_done)
+        on_done(c->arg, left_behind);
+}
+
+static void closed(void *arg)
+{
+    struct closing *c = arg;
+    struct session *s = c->session;
+    loop_timer_free(c->timer);
+    tell(c, c->error.code != ERR_NONE ? c->error.msg : NULL);
+    session_free(s);
+    free(c);
+}
+
+static void end_computers(struct closing *c, int64_t deadline)
+{
+    computer_session_end(c->session->computers, deadline, &c->error);
+    loop_post(c->session->protocol->options.loop, &c->post);
+}
+
+static void run(struct pool_job *job)
+{
+    struct closing *c = CONTAINER_OF(job, struct closing, job);
+    end_computers(c, c->deadline);
+}
+
+/* Without waiting: whatever is not gone at once is left to the reaper. */
+static void refused(struct pool_job *job, const struct error *err)
+{
+    end_computers(CONTAINER_OF(job, struct closing, job), clock_now());
+}
+
+static void late(void *arg)
+{
+    struct closing *c = arg;
+    tell(c, c->submitted ? "its computers are still being removed"
+                         : "calls are still running and hold its computers");
+}
+
+void session_closing_step(struct session *s)
+{
+    struct closing *c = s->closing;
+    if (c->submitted || s->parsing || !list_empty(&s->calls))
+        return;
+    c->submitted = true;
+    c->job = (struct pool_job){.run = run, .refused = refused, .deadline = c->deadline};
+    if (pool_submit(s->protocol->options.pool, &c->job, NULL) < 0)
+        refused(&c->job, NULL);
+}
+
+void session_close(struct session *s, int64_t deadline, void (*on_done)(void *arg, const char *left_behind),
+                   void *arg)
+{
+    struct loop *loop = s->protocol->options.loop;
+    assert(loop_is_current(loop) && !s->closing);
+    struct closing *c = xcalloc(1, sizeof(*c));
+    *c = (struct closing){.session = s, .deadline = deadline, .on_done = on_done, .arg = arg};
+    c->post = (struct loop_post){.fn = closed, .arg = c};
+    c->timer = loop_timer_new(loop, late, c);
+    if (deadline != DEADLINE_NONE)
+        loop_timer_start(c->timer, clock_poll_timeout(deadline) + DEADLINE_GRACE_MS, 0);
+    s->closing = c;
+    if (s->sink.closed)
+        s->sink.closed(s->sink.ctx);
+    calls_cancel_all(s);
+    computer_session_kill(s->computers);
+    session_closing_step(s);
+}

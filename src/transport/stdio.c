@@ -1,0 +1,352 @@
+#include "transport/stdio.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "transport/channel.h"
+
+#define READ_BYTES (64 * KIB)        /* at most, per turn of the loop */
+#define WRITE_BYTES (256 * KIB)      /* at most, per write */
+#define WRITES_PER_TURN 4            /* then others get theirs */
+#define KEEP_INPUT_BYTES (256 * KIB) /* a buffer that grew larger is freed when it is empty */
+
+struct outgoing {
+    struct list link;
+    struct buf text;
+    size_t sent; /* of the text and its line end */
+    void (*on_written)(void *arg);
+    void *arg;
+};
+
+struct stdio {
+    struct loop *loop;
+    struct session *session; /* NULL once it is being closed */
+    struct channel in, out;
+    struct loop_watch *in_watch, *out_watch;
+    short in_events, out_events;
+
+    struct buf input; /* what is not a whole line yet, or could not be taken yet */
+    size_t scanned;   /* of input: no line end is in there */
+    bool discarding;  /* the rest of a line that was refused */
+    bool eof;
+
+    struct list queue; /* of struct outgoing */
+    size_t queued_bytes;
+    short hangup; /* LOOP_HANGUP while it is of use */
+    bool failed;  /* the output is gone */
+
+    struct loop_timer *end_timer; /* on_end is not called from within other calls */
+    bool ended;
+    void (*on_end)(void *ctx);
+    void *ctx;
+};
+
+static void end(struct stdio *s)
+{
+    if (!s->ended)
+        loop_timer_start(s->end_timer, 0, 0);
+    s->ended = true;
+}
+
+static void tell_end(void *arg)
+{
+    struct stdio *s = arg;
+    s->on_end(s->ctx);
+}
+
+static void watch_in(struct stdio *s, short events)
+{
+    if (events != s->in_events)
+        loop_watch_set(s->in_watch, events);
+    s->in_events = events;
+}
+
+static void watch_out(struct stdio *s, short events)
+{
+    if (events != s->out_events)
+        loop_watch_set(s->out_watch, events);
+    s->out_events = events;
+}
+
+/* -- Output. */
+
+static struct outgoing *outgoing_free(struct stdio *s, struct outgoing *o)
+{
+    list_unlink(&o->link);
+    s->queued_bytes -= sizeof(*o) + o->text.cap;
+    buf_done(&o->text);
+    free(o);
+    return NULL;
+}
+
+static void fail(struct stdio *s)
+{
+    s->failed = true;
+    list_for_each (node, &s->queue)
+        outgoing_free(s, list_entry(node, struct outgoing, link));
+    watch_out(s, 0);
+    end(s);
+}
+
+/* False with errno if nothing could be written. */
+static bool write_some(struct stdio *s, struct outgoing *o)
+{
+    size_t rest = o->sent < o->text.len ? o->text.len - o->sent : 0;
+    struct iovec parts[] = {{o->text.data + o->sent, rest}, {(char[]){'\n'}, 1}};
+    bool whole = rest <= WRITE_BYTES;
+    if (!whole)
+        parts[0].iov_len = WRITE_BYTES;
+    ssize_t n =
+        rest > 0 ? channel_write(&s->out, parts, whole ? 2 : 1) : channel_write(&s->out, &parts[1], 1);
+    if (n < 0)
+        return false;
+    o->sent += (size_t)n;
+    return true;
+}
+
+static void flush(struct stdio *s)
+{
+    for (int i = 0; i < WRITES_PER_TURN && !list_empty(&s->queue); i++) {
+        struct outgoing *o = list_entry(s->queue.next, struct outgoing, link);
+        if (!write_some(s, o)) {
+            if (errno == EAGAIN)
+                break;
+            log_info("The output of the protocol is closed: %s", strerror(errno));
+            fail(s);
+            return;
+        }
+        if (o->sent <= o->text.len)
+            continue;
+        void (*on_written)(void *arg) = o->on_written;
+        void *arg = o->arg;
+        outgoing_free(s, o);
+        if (on_written)
+            on_written(arg);
+    }
+    watch_out(s, (short)(list_empty(&s->queue) ? s->hangup : POLLOUT | s->hangup));
+}
+
+/* A reply goes out at once if nothing is before it. Else on_writable has it, which alone makes room: the
+ * input relies on that. */
+static void send_message(void *ctx, struct buf *message, void (*on_written)(void *arg), void *arg)
+{
+    struct stdio *s = ctx;
+    if (s->failed) {
+        buf_done(message);
+        return;
+    }
+    bool idle = list_empty(&s->queue);
+    struct outgoing *o = xcalloc(1, sizeof(*o));
+    o->on_written = on_written;
+    o->arg = arg;
+    buf_move(&o->text, message);
+    s->queued_bytes += sizeof(*o) + o->text.cap;
+    list_append(&s->queue, &o->link);
+    if (idle)
+        flush(s);
+}
+
+/* -- Input. */
+
+static bool may_take(const struct stdio *s)
+{
+    return s->session && !s->ended && s->queued_bytes < LIMIT_SEND_QUEUE_BYTES && session_accepts(s->session);
+}
+
+static void refuse_long_line(struct stdio *s)
+{
+    struct error why = ERROR_INIT;
+    error_set(&why, ERR_LIMIT, "a message is longer than %lu MiB", LIMIT_MESSAGE_BYTES / MIB);
+    session_refuse(s->session, &why);
+}
+
+static void take_line(struct stdio *s, const char *line, size_t n)
+{
+    if (n > 0 && line[n - 1] == '\r')
+        n--;
+    size_t blank = 0;
+    while (blank < n && (line[blank] == ' ' || line[blank] == '\t' || line[blank] == '\r'))
+        blank++;
+    if (blank == n)
+        return;
+    if (n > LIMIT_MESSAGE_BYTES)
+        refuse_long_line(s);
+    else
+        session_receive(s->session, line, n);
+}
+
+/* Drops what has been taken, up to `taken`. */
+static void drop_input(struct stdio *s, size_t taken)
+{
+    if (taken == s->input.len && s->input.cap > KEEP_INPUT_BYTES)
+        buf_done(&s->input);
+    else
+        buf_consume(&s->input, taken);
+    s->scanned = s->scanned > taken ? s->scanned - taken : 0;
+}
+
+static void take_lines(struct stdio *s)
+{
+    size_t start = 0;
+    while (may_take(s) && s->scanned < s->input.len) {
+        const char *data = s->input.data;
+        const char *line_end = memchr(data + s->scanned, '\n', s->input.len - s->scanned);
+        if (!line_end) {
+            s->scanned = s->input.len;
+            break;
+        }
+        size_t next = (size_t)(line_end - data) + 1;
+        s->scanned = next;
+        if (!s->discarding)
+            take_line(s, data + start, next - 1 - start);
+        s->discarding = false;
+        start = next;
+    }
+    drop_input(s, start);
+    if (may_take(s) && !s->discarding && s->input.len > LIMIT_MESSAGE_BYTES + 1) { /* one for the CR */
+        refuse_long_line(s);
+        s->discarding = true;
+    }
+    if (s->discarding && s->scanned == s->input.len)
+        drop_input(s, s->input.len);
+}
+
+/* The last line needs no end. */
+static void take_rest(struct stdio *s)
+{
+    if (!may_take(s))
+        return;
+    if (s->input.len > 0 && !s->discarding) {
+        take_line(s, s->input.data, s->input.len);
+        drop_input(s, s->input.len);
+    }
+    if (session_accepts(s->session))
+        end(s);
+}
+
+/* Goes on after input came, a long message was understood, or the output has room again. */
+static void proceed(void *arg)
+{
+    struct stdio *s = arg;
+    take_lines(s);
+    if (s->eof)
+        take_rest(s);
+    watch_in(s, !s->eof && may_take(s) ? POLLIN : 0);
+}
+
+static void on_readable(void *arg, short revents)
+{
+    struct stdio *s = arg;
+    if (!may_take(s)) {
+        watch_in(s, 0);
+        return;
+    }
+    if (buf_reserve(&s->input, READ_BYTES) < 0) {
+        log_error("Out of memory for input");
+        end(s);
+        return;
+    }
+    ssize_t n = channel_read(&s->in, s->input.data + s->input.len, READ_BYTES);
+    if (n < 0 && errno == EAGAIN)
+        return;
+    if (n > 0)
+        s->input.len += (size_t)n;
+    s->eof = n <= 0;
+    proceed(s);
+}
+
+static void on_writable(void *arg, short revents)
+{
+    struct stdio *s = arg;
+    if (s->failed)
+        return;
+    if (revents & (POLLERR | POLLHUP | LOOP_HANGUP)) {
+        /* A socket whose peer merely stopped sending isn't closed: what counts is that nobody can read. */
+        struct pollfd p = {.fd = s->out.fd, .events = POLLOUT};
+        if (poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP | POLLNVAL))) {
+            fail(s);
+            return;
+        }
+        s->hangup = 0;
+    }
+    flush(s);
+    if (!s->failed && s->session && s->in_events == 0)
+        proceed(s);
+}
+
+/* -- Beginning and end. */
+
+static void forget_session(void *ctx)
+{
+    struct stdio *s = ctx;
+    s->session = NULL;
+    watch_in(s, 0);
+}
+
+/* From here on a stray printf or a child's read goes where it does no harm. */
+static int redirect(int in, int out, struct error *err)
+{
+    _cleanup_fd_ int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0)
+        return error_errno(err, ERR_UNAVAILABLE, errno, "Can't open /dev/null");
+    if (dup2(null, in) < 0 || (dup2(STDERR_FILENO, out) < 0 && dup2(null, out) < 0))
+        return error_errno(err, ERR_UNAVAILABLE, errno, "Can't redirect descriptors %d and %d", in, out);
+    return 0;
+}
+
+struct stdio *stdio_new(struct loop *loop, struct protocol *protocol, int in, int out,
+                        void (*on_end)(void *ctx), void *ctx, struct error *err)
+{
+    assert(loop_is_current(loop));
+    struct stdio *s = xcalloc(1, sizeof(*s));
+    *s = (struct stdio){.loop = loop, .in = CHANNEL_NONE, .out = CHANNEL_NONE, .on_end = on_end, .ctx = ctx};
+    s->input.max = LIMIT_MESSAGE_BYTES + 2 * READ_BYTES;
+    list_init(&s->queue);
+    if (channel_open(&s->in, in, O_RDONLY, err) < 0 || channel_open(&s->out, out, O_WRONLY, err) < 0 ||
+        redirect(in, out, err) < 0)
+        return stdio_free(s);
+    s->end_timer = loop_timer_new(loop, tell_end, s);
+    s->in_watch = loop_watch_new(loop, s->in.fd, on_readable, s);
+    s->out_watch = loop_watch_new(loop, s->out.fd, on_writable, s);
+    if (!s->in_watch || !s->out_watch) {
+        error_errno(err, ERR_UNAVAILABLE, errno, "Can't wait for input or output");
+        return stdio_free(s);
+    }
+    s->hangup = LOOP_HANGUP;
+    s->session = session_new(protocol, "local", &(struct session_sink){send_message, forget_session, s});
+    session_on_resume(s->session, proceed, s);
+    watch_in(s, POLLIN);
+    watch_out(s, s->hangup);
+    return s;
+}
+
+struct session *stdio_session(struct stdio *s)
+{
+    return s->session;
+}
+
+struct stdio *stdio_free(struct stdio *s)
+{
+    if (!s)
+        return NULL;
+    assert(!s->session);
+    loop_watch_free(s->in_watch);
+    loop_watch_free(s->out_watch);
+    loop_timer_free(s->end_timer);
+    list_for_each (node, &s->queue)
+        outgoing_free(s, list_entry(node, struct outgoing, link));
+    channel_close(&s->in);
+    channel_close(&s->out);
+    buf_done(&s->input);
+    free(s);
+    return NULL;
+}
