@@ -1,0 +1,343 @@
+/* THE options table: one row per option. Flags, environment variables, config file, --help, --print-config
+ * and the man page all come from here, so a new option is one row, one member in config_values.h, and the
+ * code that reads it.
+ *
+ * A row without a range has min and max 0. What only a later version or backend uses is in the table already:
+ * every flag of the two Python programs is accepted, and what can't be honoured is refused by rules.c, never
+ * skipped in silence. */
+#include "config/option.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/macros.h"
+#include "base/str.h"
+#include "config/config.h"
+
+#define MEMBER(name) .member = offsetof(struct config_values, name)
+#define BOTH (OPTION_SEED_COMPUTER | OPTION_SEED_KILNTAINERS)
+#define COMPUTER OPTION_SEED_COMPUTER
+
+#define COUNT_MAX 9.2e18 /* as a maximum: no limit but the type's */
+#define YEAR_S 31536000.0
+#define DAY_S 86400.0
+#define MEMORY_MIN (4.0 * MIB)
+#define MEMORY_MAX (64.0 * MIB * MIB)
+
+const struct option_group_row option_groups[GROUP_COUNT] = {
+    [GROUP_CORE] = {"Core"},
+    [GROUP_PROGRAM] = {"The program itself"},
+    [GROUP_DESCRIPTION] = {"Tool description"},
+    [GROUP_LOCAL] = {"Local computers"},
+    [GROUP_HTTP] = {"HTTP", .later = true},
+    [GROUP_DOCKER] = {"Docker and Podman backends", .later = true, .backend = true},
+    [GROUP_FLY] = {"Fly backend", .later = true, .backend = true},
+    [GROUP_E2B] = {"E2B backend", .later = true, .backend = true},
+    [GROUP_MODAL] = {"Modal backend", .later = true, .backend = true},
+    [GROUP_WASM] = {"WASM backends", .later = true, .backend = true},
+};
+
+static const struct option_name backends[] = {
+    [CONFIG_NATIVE] = {"native"},
+    [CONFIG_DOCKER] = {"docker", .later = true},
+    [CONFIG_PODMAN] = {"podman", .later = true},
+    [CONFIG_E2B] = {"e2b", .later = true},
+    [CONFIG_FLY] = {"fly", .later = true},
+    [CONFIG_MODAL] = {"modal", .later = true},
+    [CONFIG_GO_BUSYBOX] = {"go_busybox", .later = true},
+    [CONFIG_WASM] = {"wasm", .later = true},
+    [CONFIG_KUBERNETES] = {"kubernetes", .later = true},
+    {NULL},
+};
+static const struct option_name transports[] = {
+    [CONFIG_STDIO] = {"stdio"}, [CONFIG_HTTP] = {"http", .later = true}, {NULL}};
+static const struct option_name log_levels[] = {[LOG_ERROR] = {"error"},
+                                                [LOG_WARNING] = {"warning"},
+                                                [LOG_INFO] = {"info"},
+                                                [LOG_DEBUG] = {"debug"},
+                                                {NULL}};
+static const struct option_name log_formats[] = {
+    [CONFIG_LOG_TEXT] = {"text"}, [CONFIG_LOG_JSON] = {"json"}, {NULL}};
+static const struct option_name on_exits[] = {[CONFIG_ON_EXIT_AUTO] = {"auto"},
+                                              [CONFIG_ON_EXIT_KEEP] = {"keep"},
+                                              [CONFIG_ON_EXIT_STOP] = {"stop"},
+                                              {NULL}};
+static const struct option_name fly_cpu_kinds[] = {
+    [CONFIG_FLY_SHARED] = {"shared"}, [CONFIG_FLY_PERFORMANCE] = {"performance"}, {NULL}};
+static const struct option_name personalities[] = {
+    [CONFIG_COMPUTER] = {"mcp-sandbox-computer-vm-for-ai"}, [CONFIG_KILNTAINERS] = {"kilntainers"}, {NULL}};
+
+/* clang-format off */
+const struct option_row option_rows[] = {
+    /* core */
+    {.name = "backend", .type = OPTION_ENUM, .traits = BOTH, MEMBER(backend), .names = backends,
+     .env = {"SANDBOX_BACKEND"}, .def = "native", .arg = "NAME",
+     .help = "What the computers are made of. A backend that is named never falls back to another."},
+    {.name = "transport", .type = OPTION_ENUM, .traits = BOTH, MEMBER(transport), .names = transports,
+     .def = "stdio", .arg = "NAME", .help = "How MCP messages travel."},
+    {.name = "timeout", .type = OPTION_SECONDS, .traits = BOTH, MEMBER(timeout_s), .def = "120",
+     .min = LIMIT_TIMEOUT_MIN_S, .max = LIMIT_TIMEOUT_MAX_S, .arg = "SECONDS",
+     .help = "Time limit of a command whose call names none; fractions are fine. The call's own timeout wins."},
+    {.name = "output-limit", .type = OPTION_SIZE, .traits = BOTH, MEMBER(output_limit), .def = "2097152",
+     .min = 1, .max = LIMIT_OUTPUT_BYTES_MAX, .arg = "BYTES",
+     .help = "How much of a command's stdout and stderr together a result holds."},
+    {.name = "shell", .type = OPTION_STRING, .traits = BOTH, MEMBER(shell), .arg = "PATH",
+     .def_told = "/bin/bash, else /bin/sh",
+     .help = "Shell that runs a call's command text, inside the computer. One that is named has no fallback."},
+    {.name = "network", .negated = "no-network", .type = OPTION_BOOL, .traits = BOTH, MEMBER(network), .def = "true",
+     .def_kilntainers = "false",
+     .help = "Whether computers have a network. Native computers have none in this version: there --network is refused, and "
+             "the default is to run without."},
+    {.name = "lifecycle-tools", .type = OPTION_BOOL, .traits = OPTION_LATER, MEMBER(lifecycle_tools),
+     .env = {"ENABLE_LIFECYCLE_TOOLS"}, .def = "false",
+     .help = "Offer the computer_* tools and the dashboard. Without effect under the name kilntainers."},
+    {.name = "max-computers", .type = OPTION_INTEGER, MEMBER(max_computers), .min = 1, .max = LIMIT_COMPUTERS, .arg = "N",
+     .def_told = "none", .help = "How many computers one principal may have at a time."},
+    {.name = "max-concurrent", .type = OPTION_INTEGER, MEMBER(max_concurrent), .def = "256", .min = 1, .max = 4096,
+     .arg = "N", .help = "How many calls run at the same time; one principal may have half of them. Others wait their turn."},
+    {.name = "on-exit", .type = OPTION_ENUM, .traits = OPTION_LATER, MEMBER(on_exit), .names = on_exits, .def = "auto",
+     .arg = "WHAT", .help = "What happens to permanent computers when the server ends; auto is what suits the backend."},
+    {.name = "ttl", .type = OPTION_SECONDS, .traits = OPTION_LATER, MEMBER(ttl_s), .min = 1, .max = YEAR_S,
+     .arg = "SECONDS", .help = "Remove a computer this long after it was made, if no call has said otherwise."},
+    {.name = "idle-timeout", .type = OPTION_SECONDS, .traits = OPTION_LATER, MEMBER(idle_timeout_s), .min = 1,
+     .max = YEAR_S, .arg = "SECONDS", .help = "Stop a computer that was not used for so long, if no call has said otherwise."},
+    {.name = "stop-timeout", .type = OPTION_SECONDS, .traits = OPTION_LATER, MEMBER(stop_timeout_s), .min = 0.1,
+     .max = 3600, .arg = "SECONDS", .help = "How long processes have to end by themselves when a computer stops."},
+
+    /* the program itself */
+    {.name = "help", .letter = 'h', .type = OPTION_ACTION, .group = GROUP_PROGRAM, .traits = BOTH | OPTION_FLAG_ONLY,
+     .member = CONFIG_HELP, .help = "Show this text and exit."},
+    {.name = "version", .letter = 'V', .type = OPTION_ACTION, .group = GROUP_PROGRAM, .traits = OPTION_FLAG_ONLY,
+     .member = CONFIG_VERSION, .help = "Show name and version and exit."},
+    {.name = "config", .type = OPTION_PATH, .group = GROUP_PROGRAM, .traits = OPTION_FLAG_ONLY, MEMBER(config_path),
+     .arg = "FILE", .def_told = "$XDG_CONFIG_HOME/NAME/config.toml or ~/.config/NAME/config.toml, else /etc/NAME/config.toml",
+     .help = "Read options from this file: lines of the form name = value, the names being those of the flags."},
+    {.name = "print-config", .type = OPTION_ACTION, .group = GROUP_PROGRAM, .traits = OPTION_FLAG_ONLY,
+     .member = CONFIG_PRINT, .help = "Show all values and where each came from, as a config file, and exit. Secrets are not shown."},
+    {.name = "check-config", .type = OPTION_ACTION, .group = GROUP_PROGRAM, .traits = OPTION_FLAG_ONLY,
+     .member = CONFIG_CHECK, .help = "Check command line, environment and config file, and exit with 0, 1 or 2."},
+    {.name = "personality", .type = OPTION_ENUM, .group = GROUP_PROGRAM, .traits = OPTION_FLAG_ONLY, MEMBER(personality),
+     .names = personalities, .arg = "NAME", .def_told = "the name it is started under",
+     .help = "Behave as the program of that name. kilntainers: one tool sandbox_exec, network off by default, "
+             "computers always temporary."},
+    {.name = "state-dir", .type = OPTION_PATH, .group = GROUP_PROGRAM, MEMBER(state_dir), .env = {"STATE_DIRECTORY"},
+     .arg = "DIR", .def_told = "/var/lib/mcp-sandbox-computer-vm-for-ai for root, else under $XDG_STATE_HOME or ~/.local/state",
+     .help = "Where records and files of permanent computers are kept."},
+    {.name = "log-level", .type = OPTION_ENUM, .group = GROUP_PROGRAM, MEMBER(log_level), .names = log_levels,
+     .def = "warning", .arg = "LEVEL", .help = "The least serious kind of message that is logged."},
+    {.name = "log-format", .type = OPTION_ENUM, .group = GROUP_PROGRAM, MEMBER(log_format), .names = log_formats,
+     .def = "text", .arg = "FORMAT", .help = "Form of a log line."},
+    {.name = "log-file", .type = OPTION_PATH, .group = GROUP_PROGRAM, MEMBER(log_file), .arg = "FILE",
+     .def_told = "standard error", .help = "Where the log goes."},
+
+    /* tool description */
+    {.name = "tool-instruction-override", .type = OPTION_STRING, .group = GROUP_DESCRIPTION, .traits = BOTH,
+     MEMBER(tool_instruction_override), .arg = "TEXT",
+     .help = "Replace the whole description that the model reads of the command tool."},
+    {.name = "extended-tool-instruction", .type = OPTION_STRING, .group = GROUP_DESCRIPTION, .traits = BOTH,
+     MEMBER(extended_tool_instruction), .arg = "TEXT", .help = "Append to that description instead."},
+
+    /* local computers */
+    {.name = "cpu", .type = OPTION_NUMBER, .group = GROUP_LOCAL, .traits = BOTH, MEMBER(cpu), .def = "1.0",
+     .min = 0.01, .max = 1024, .arg = "N", .help = "Processor cores that a computer may use, such as 1.5."},
+    {.name = "memory", .type = OPTION_SIZE, .group = GROUP_LOCAL, .traits = BOTH, MEMBER(memory), .def = "512m",
+     .min = MEMORY_MIN, .max = MEMORY_MAX, .arg = "SIZE", .help = "Memory that a computer may use, such as 512m or 2g."},
+    {.name = "pids", .type = OPTION_INTEGER, .group = GROUP_LOCAL, MEMBER(pids), .def = "512", .min = 4, .max = 4194304,
+     .arg = "N", .help = "Processes and threads that a computer may have."},
+    {.name = "disk", .type = OPTION_SIZE, .group = GROUP_LOCAL, .traits = OPTION_LATER, MEMBER(disk), .min = 1.0 * MIB,
+     .max = MEMORY_MAX, .arg = "SIZE", .def_told = "none", .help = "What a computer may write to its disk."},
+    {.name = "rootfs", .type = OPTION_PATH, .group = GROUP_LOCAL, MEMBER(rootfs), .arg = "DIR",
+     .def_told = "the programs of this machine",
+     .help = "Folder that native computers have as their root. It is never written to."},
+    {.name = "image", .type = OPTION_STRING, .group = GROUP_LOCAL, .traits = BOTH | OPTION_MEANS_DOCKER | OPTION_LATER,
+     MEMBER(image), .arg = "IMAGE", .def_told = "debian:bookworm-slim with docker and modal",
+     .help = "OCI image that computers start from."},
+    {.name = "platform", .type = OPTION_STRING, .group = GROUP_LOCAL, .traits = OPTION_LATER, MEMBER(platform),
+     .arg = "OS/ARCH", .help = "Platform of the image, such as linux/arm64."},
+    {.name = "allow-cidr", .type = OPTION_LIST, .group = GROUP_LOCAL, .traits = OPTION_LATER, MEMBER(allow_cidr),
+     .arg = "NET", .help = "Network that computers may reach."},
+    {.name = "deny-cidr", .type = OPTION_LIST, .group = GROUP_LOCAL, .traits = OPTION_LATER, MEMBER(deny_cidr),
+     .arg = "NET", .help = "Network that computers may not reach."},
+    {.name = "volume", .type = OPTION_LIST, .group = GROUP_LOCAL, .traits = OPTION_LATER, MEMBER(volume),
+     .arg = "SRC:DEST", .help = "Folder of this machine that computers see."},
+    {.name = "env", .type = OPTION_LIST, .group = GROUP_LOCAL, .traits = OPTION_LATER | OPTION_PAIRS | OPTION_SECRET,
+     MEMBER(env), .arg = "KEY=VALUE", .help = "Environment variable of every command."},
+    {.name = "user", .type = OPTION_STRING, .group = GROUP_LOCAL, .traits = OPTION_LATER, MEMBER(user), .arg = "USER",
+     .help = "User that commands run as."},
+    {.name = "hostname", .type = OPTION_STRING, .group = GROUP_LOCAL, .traits = OPTION_LATER, MEMBER(hostname),
+     .arg = "NAME", .def_told = "the computer's id", .help = "Host name of the computers."},
+    {.name = "device", .type = OPTION_LIST, .group = GROUP_LOCAL, .traits = OPTION_LATER, MEMBER(device), .arg = "PATH",
+     .help = "Device of this machine that computers may use."},
+    {.name = "allow-weak-isolation", .type = OPTION_BOOL, .group = GROUP_LOCAL, .traits = OPTION_LATER,
+     MEMBER(allow_weak_isolation), .def = "false", .help = "Start even where the kernel can't isolate computers fully."},
+
+    /* HTTP */
+    {.name = "host", .type = OPTION_STRING, .group = GROUP_HTTP, .traits = BOTH | OPTION_HTTP_ONLY, MEMBER(host),
+     .def = "127.0.0.1", .arg = "HOST",
+     .help = "Address to listen on. One that other machines reach needs a token or --allow-unauthenticated-http."},
+    {.name = "port", .type = OPTION_INTEGER, .group = GROUP_HTTP, .traits = BOTH | OPTION_HTTP_ONLY, MEMBER(port),
+     .def = "8435", .min = 0, .max = 65535, .arg = "PORT",
+     .help = "Port to listen on; with 0 the kernel picks a free one, which is printed on standard error."},
+    {.name = "session-timeout", .type = OPTION_SECONDS, .group = GROUP_HTTP, .traits = BOTH | OPTION_HTTP_ONLY,
+     MEMBER(session_timeout_s), .def = "300", .min = 1, .max = YEAR_S, .arg = "SECONDS",
+     .help = "End a session, and its temporary computers, that was not used for so long."},
+    {.name = "auth-token", .type = OPTION_STRING, .group = GROUP_HTTP, .traits = COMPUTER | OPTION_SECRET,
+     MEMBER(auth_token), .env = {"KILNTAINERS_AUTH_TOKEN"}, .arg = "TOKEN",
+     .help = "Bearer token that clients must send. As a flag it is visible to every user of this machine: prefer the variable "
+             "or --auth-token-file."},
+    {.name = "auth-token-file", .type = OPTION_PATH, .group = GROUP_HTTP, MEMBER(auth_token_file), .arg = "FILE",
+     .help = "File of tokens: lines of the form name token, or name sha256:HEX. Each name is a principal of its own."},
+    {.name = "allow-unauthenticated-http", .type = OPTION_BOOL, .group = GROUP_HTTP, .traits = COMPUTER,
+     MEMBER(allow_unauthenticated_http), .def = "false", .help = "Let other machines in without a token."},
+    {.name = "unix-socket", .type = OPTION_PATH, .group = GROUP_HTTP, .traits = OPTION_HTTP_ONLY, MEMBER(unix_socket),
+     .arg = "PATH", .help = "Listen on this socket rather than on an address."},
+    {.name = "allowed-host", .type = OPTION_LIST, .group = GROUP_HTTP, .traits = OPTION_HTTP_ONLY, MEMBER(allowed_host),
+     .arg = "HOST", .help = "Host header to accept besides those of the loopback addresses."},
+    {.name = "allowed-origin", .type = OPTION_LIST, .group = GROUP_HTTP, .traits = OPTION_HTTP_ONLY,
+     MEMBER(allowed_origin), .arg = "ORIGIN", .help = "Origin header, that is a web page, to accept."},
+    {.name = "metrics-token-file", .type = OPTION_PATH, .group = GROUP_HTTP, .traits = OPTION_HTTP_ONLY,
+     MEMBER(metrics_token_file), .arg = "FILE", .help = "File with the bearer token of the metrics."},
+
+    /* Docker and Podman */
+    {.name = "engine", .type = OPTION_STRING, .group = GROUP_DOCKER, .traits = BOTH | OPTION_MEANS_DOCKER, MEMBER(engine),
+     .def = "docker", .arg = "ENGINE", .help = "docker, podman, or the path of a program of one of these names."},
+    {.name = "docker-host", .type = OPTION_STRING, .group = GROUP_DOCKER, .traits = BOTH | OPTION_MEANS_DOCKER,
+     MEMBER(docker_host), .env = {"DOCKER_HOST"}, .arg = "ADDR", .help = "Address of the engine: unix://, tcp:// or ssh://."},
+    {.name = "container-host", .type = OPTION_STRING, .group = GROUP_DOCKER, .traits = OPTION_NO_FLAG,
+     MEMBER(container_host), .env = {"CONTAINER_HOST"}, .arg = "ADDR", .help = "Address of the engine with podman."},
+    {.name = "docker-tls-verify", .type = OPTION_BOOL, .group = GROUP_DOCKER, .traits = OPTION_NO_FLAG | OPTION_PRESENCE,
+     MEMBER(docker_tls_verify), .env = {"DOCKER_TLS_VERIFY"}, .def = "false", .help = "Check the engine's certificate."},
+    {.name = "docker-cert-path", .type = OPTION_PATH, .group = GROUP_DOCKER, .traits = OPTION_NO_FLAG,
+     MEMBER(docker_cert_path), .env = {"DOCKER_CERT_PATH"}, .arg = "DIR", .help = "Folder of ca.pem, cert.pem and key.pem."},
+    {.name = "docker-run-flag", .type = OPTION_LIST, .group = GROUP_DOCKER,
+     .traits = BOTH | OPTION_MEANS_DOCKER | OPTION_DASHES, MEMBER(docker_run_flag), .arg = "FLAG",
+     .help = "A flag of docker run for every computer, such as --pids-limit=256."},
+
+    /* Fly */
+    {.name = "fly-cli", .type = OPTION_STRING, .group = GROUP_FLY, .traits = COMPUTER, MEMBER(fly_cli), .def = "fly",
+     .arg = "PROGRAM", .help = "Name or path of flyctl."},
+    {.name = "fly-app", .type = OPTION_STRING, .group = GROUP_FLY, .traits = COMPUTER, MEMBER(fly_app),
+     .env = {"FLY_APP_NAME"}, .arg = "APP", .help = "App that owns the machines."},
+    {.name = "fly-org", .type = OPTION_STRING, .group = GROUP_FLY, .traits = OPTION_NO_FLAG, MEMBER(fly_org),
+     .env = {"FLY_ORG"}, .arg = "ORG", .help = "Organisation in which an app is made."},
+    {.name = "fly-token", .type = OPTION_STRING, .group = GROUP_FLY, .traits = COMPUTER | OPTION_SECRET, MEMBER(fly_token),
+     .env = {"FLY_API_TOKEN", "FLY_TOKEN", "FLY_ACCESS_TOKEN"}, .arg = "TOKEN", .help = "API token."},
+    {.name = "fly-image", .type = OPTION_STRING, .group = GROUP_FLY, .traits = COMPUTER, MEMBER(fly_image),
+     .def = "debian:bookworm-slim", .arg = "IMAGE", .help = "OCI image of the machines."},
+    {.name = "fly-region", .type = OPTION_STRING, .group = GROUP_FLY, .traits = COMPUTER, MEMBER(fly_region),
+     .env = {"FLY_REGION"}, .arg = "REGION", .def_told = "Fly's choice", .help = "Region of new machines."},
+    {.name = "fly-cpu-kind", .type = OPTION_ENUM, .group = GROUP_FLY, .traits = COMPUTER, MEMBER(fly_cpu_kind),
+     .names = fly_cpu_kinds, .def = "shared", .arg = "KIND", .help = "Kind of processor."},
+    {.name = "fly-cpus", .type = OPTION_INTEGER, .group = GROUP_FLY, .traits = COMPUTER, MEMBER(fly_cpus), .def = "1",
+     .min = 1, .max = 128, .arg = "N", .help = "Processors per machine."},
+    {.name = "fly-memory", .type = OPTION_INTEGER, .group = GROUP_FLY, .traits = COMPUTER, MEMBER(fly_memory_mb),
+     .def = "512", .min = 256, .max = 1048576, .arg = "MB", .help = "Memory per machine."},
+    {.name = "fly-rootfs-size", .type = OPTION_INTEGER, .group = GROUP_FLY, .traits = COMPUTER,
+     MEMBER(fly_rootfs_size_gb), .min = 1, .max = 1024, .arg = "GB", .help = "Size of a machine's root file system."},
+    {.name = "fly-auto-install", .type = OPTION_BOOL, .group = GROUP_FLY, .traits = OPTION_NO_FLAG,
+     MEMBER(fly_auto_install), .env = {"AUTO_INSTALL_FLYCTL"}, .def = "true", .help = "Install flyctl where it is missing."},
+    {.name = "fly-state-file", .type = OPTION_PATH, .group = GROUP_FLY, .traits = OPTION_NO_FLAG, MEMBER(fly_state_file),
+     .env = {"KILNTAINERS_FLY_STATE_FILE"}, .arg = "FILE", .def_told = "~/.mcp-sandbox-computer-vm-for-ai/fly.json",
+     .help = "Where the name of the app that was made is remembered."},
+
+    /* E2B */
+    {.name = "e2b-api-key", .type = OPTION_STRING, .group = GROUP_E2B, .traits = BOTH | OPTION_SECRET, MEMBER(e2b_api_key),
+     .env = {"E2B_API_KEY"}, .arg = "KEY", .help = "API key."},
+    {.name = "e2b-template", .type = OPTION_STRING, .group = GROUP_E2B, .traits = BOTH, MEMBER(e2b_template),
+     .def = "base", .arg = "NAME", .help = "Template name or id."},
+    {.name = "e2b-sandbox-timeout", .type = OPTION_SECONDS, .group = GROUP_E2B, .traits = BOTH,
+     MEMBER(e2b_sandbox_timeout_s), .def = "3600", .min = 1, .max = DAY_S, .arg = "SECONDS",
+     .help = "Lifetime of a sandbox at the provider."},
+    {.name = "e2b-metadata", .type = OPTION_LIST, .group = GROUP_E2B, .traits = BOTH | OPTION_PAIRS, MEMBER(e2b_metadata),
+     .arg = "KEY=VALUE", .help = "Metadata of the sandboxes."},
+    {.name = "e2b-env", .type = OPTION_LIST, .group = GROUP_E2B, .traits = BOTH | OPTION_PAIRS | OPTION_SECRET,
+     MEMBER(e2b_env), .arg = "KEY=VALUE", .help = "Environment variable of the sandboxes."},
+
+    /* Modal */
+    {.name = "modal-token-id", .type = OPTION_STRING, .group = GROUP_MODAL, .traits = BOTH | OPTION_SECRET,
+     MEMBER(modal_token_id), .env = {"MODAL_TOKEN_ID"}, .arg = "ID", .def_told = "from ~/.modal.toml", .help = "Token id."},
+    {.name = "modal-token-secret", .type = OPTION_STRING, .group = GROUP_MODAL, .traits = BOTH | OPTION_SECRET,
+     MEMBER(modal_token_secret), .env = {"MODAL_TOKEN_SECRET"}, .arg = "SECRET", .def_told = "from ~/.modal.toml",
+     .help = "Token secret."},
+    {.name = "modal-app-name", .type = OPTION_STRING, .group = GROUP_MODAL, .traits = BOTH, MEMBER(modal_app_name),
+     .def = "mcp-sandbox-computer-vm-for-ai", .def_kilntainers = "kilntainers", .arg = "NAME",
+     .help = "App that owns the sandboxes."},
+    {.name = "modal-cpu", .type = OPTION_NUMBER, .group = GROUP_MODAL, .traits = BOTH, MEMBER(modal_cpu), .def = "1.0",
+     .min = 0.1, .max = 256, .arg = "N", .help = "Processor cores per sandbox."},
+    {.name = "modal-memory", .type = OPTION_INTEGER, .group = GROUP_MODAL, .traits = BOTH, MEMBER(modal_memory_mib),
+     .def = "512", .min = 1, .max = 1048576, .arg = "MIB", .help = "Memory per sandbox."},
+    {.name = "gpu", .type = OPTION_STRING, .group = GROUP_MODAL, .traits = BOTH, MEMBER(gpu), .arg = "TYPE",
+     .help = "Kind of GPU, such as A10G."},
+    {.name = "region", .type = OPTION_STRING, .group = GROUP_MODAL, .traits = BOTH, MEMBER(region), .arg = "REGION",
+     .help = "Region, such as us-east."},
+    {.name = "sandbox-timeout", .type = OPTION_SECONDS, .group = GROUP_MODAL, .traits = BOTH, MEMBER(sandbox_timeout_s),
+     .def = "3600", .min = 1, .max = DAY_S, .arg = "SECONDS", .help = "Lifetime of a sandbox at the provider."},
+
+    /* WASM */
+    {.name = "wasm-path", .type = OPTION_PATH, .group = GROUP_WASM, .traits = BOTH, MEMBER(wasm_path), .arg = "FILE",
+     .help = "Module to run; needed by the wasm backend."},
+    {.name = "wasm-max-memory", .type = OPTION_INTEGER, .group = GROUP_WASM, .traits = BOTH, MEMBER(wasm_max_memory_mib),
+     .def = "256", .min = 1, .max = 4096, .arg = "MIB", .help = "Memory of a module."},
+    {.name = "wasm-fuel", .type = OPTION_INTEGER, .group = GROUP_WASM, .traits = BOTH, MEMBER(wasm_fuel), .min = 1,
+     .max = COUNT_MAX, .arg = "N", .def_told = "unlimited", .help = "Instructions that a command may use."},
+};
+/* clang-format on */
+const size_t option_row_count = ARRAY_LEN(option_rows);
+
+const struct option_row *option_find(const char *name)
+{
+    for (size_t i = 0; i < option_row_count; i++)
+        if (strcmp(option_rows[i].name, name) == 0)
+            return &option_rows[i];
+    return NULL;
+}
+
+const char *option_near_miss(const char *name, bool flags_only)
+{
+    int best_distance = strlen(name) < 4 ? 1 : 2;
+    const char *best = NULL;
+    for (size_t i = 0; i < option_row_count; i++) {
+        const struct option_row *row = &option_rows[i];
+        if (row->traits & (flags_only ? OPTION_NO_FLAG : OPTION_FLAG_ONLY))
+            continue;
+        int distance = str_edit_distance(name, row->name, best_distance);
+        if (distance < best_distance || (distance == best_distance && best == NULL)) {
+            best_distance = distance;
+            best = row->name;
+        }
+    }
+    return best;
+}
+
+/* A bound in the unit that the option is given in. */
+static void bound_format(const struct option_row *row, double bound, char *ret, size_t size)
+{
+    if (row->type == OPTION_SIZE && bound >= (double)MIB && bound < (double)(KIB * MIB))
+        snprintf(ret, size, "%.15gm", bound / (double)MIB);
+    else if (row->type == OPTION_SIZE && bound >= (double)MIB)
+        snprintf(ret, size, "%.15gg", bound / (double)(KIB * MIB));
+    else
+        snprintf(ret, size, "%.15g", bound);
+}
+
+const char *option_range(const struct option_row *row, char buf[OPTION_RANGE_SIZE])
+{
+    buf[0] = '\0';
+    if (row->min >= row->max)
+        return buf;
+    char min[24];
+    char max[24];
+    bound_format(row, row->min, min, sizeof(min));
+    bound_format(row, row->max, max, sizeof(max));
+    if (row->max >= COUNT_MAX)
+        snprintf(buf, OPTION_RANGE_SIZE, "%s or more", min);
+    else
+        snprintf(buf, OPTION_RANGE_SIZE, "%s to %s", min, max);
+    return buf;
+}
+
+const char *option_default(const struct option_row *row, bool kilntainers)
+{
+    return kilntainers && row->def_kilntainers != NULL ? row->def_kilntainers : row->def;
+}
