@@ -1,8 +1,9 @@
 /* The domain: named computers, who may use them, and how long they live. Backend-neutral.
  *
- * A computer belongs to a principal; ids are unique per principal. A temporary one belongs to a session (several may be attached; it ends
- * with the last); a permanent one lasts until it is deleted. Making one is a state (creating) that others wait for; no
- * lock is held across anything that can block. Threads: workers, unless a line says otherwise. */
+ * A computer belongs to a principal; ids are unique per principal. A temporary one belongs to a session
+ * (several may be attached; it ends with the last); a permanent one lasts until it is deleted. Making one is
+ * a state (creating) that others wait for; no lock is held across anything that can block. Threads: workers,
+ * unless a line says otherwise. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,28 +12,31 @@
 #include "base/cancel.h"
 #include "base/error.h"
 
-struct computers;         /* all of this server's */
-struct computer_session;  /* one MCP session as the owner of temporary computers */
+struct computers;        /* all of this server's */
+struct computer_session; /* one MCP session as the owner of temporary computers */
 struct computer;
 
 struct computers_options {
-    const char *state_dir;       /* absolute; made on first use, not before */
-    struct backend *backend;     /* borrowed; outlives */
-    const char *network;         /* for records: what the computers have, e.g. "none" */
-    int max_per_principal;       /* 0: no limit but LIMIT_COMPUTERS */
+    const char *state_dir;   /* absolute; made on first use, not before */
+    struct backend *backend; /* borrowed; outlives */
+    const char *network;     /* for records: what the computers have, e.g. "none" */
+    int max_per_principal;   /* 0: no limit but LIMIT_COMPUTERS */
 };
 /* Touches no disk. */
 struct computers *computers_new(const struct computers_options *options);
 /* All sessions ended. Ends what is left: permanent computers are detached. Returns NULL. */
 struct computers *computers_free(struct computers *c);
-/* Removes temporary computers of this state directory whose server is provably dead, under the directory's reaper lock (held
- * elsewhere: somebody else does it). Returns how many; logs nothing, errors are in each one's record for the next run. */
+/* Removes temporary computers of this state directory whose server is provably dead, under the directory's
+ * reaper lock (held elsewhere: somebody else does it). Returns how many; what can't be removed keeps its
+ * record, for the next run. */
 int computers_reap(struct computers *c);
 
 struct computer_session *computer_session_new(struct computers *c, const char *principal);
-/* Any thread: kills what is the session's alone, at once and without waiting; computers in use end under their calls. */
+/* Any thread: kills what is the session's alone, at once and without waiting; computers in use end under
+ * their calls. */
 void computer_session_kill(struct computer_session *s);
-/* Ends its temporary computers, in parallel, and frees it. Waits until `deadline`; -1 names what was left to the reaper. */
+/* Ends its temporary computers, in parallel, and frees it. Waits until `deadline`; -1 names what was left to
+ * the reaper. */
 int computer_session_end(struct computer_session *s, int64_t deadline, struct error *err);
 
 enum lifetime { LIFETIME_AS_IS, LIFETIME_TEMPORARY, LIFETIME_PERMANENT };
@@ -40,16 +44,21 @@ enum lifetime { LIFETIME_AS_IS, LIFETIME_TEMPORARY, LIFETIME_PERMANENT };
 /* A reference to a computer in use: it is not removed under it, though it may die. */
 struct computer_use {
     struct computer *computer;
-    bool created; /* by this very call */
+    struct computer_session *session; /* for whom */
+    bool created;                     /* by this very call */
 };
-/* Finds, attaches or makes the computer. id NULL: the session's default one, made on first use under a random slug. lifetime
- * AS_IS: as it is; a new one is temporary. Given and different: ERR_EXISTS with both named. An id whose computer ended by
- * itself: ERR_GONE with the reason, once; then it is free. Taken by a server that lives: ERR_BUSY. */
+/* Finds, attaches or makes the computer. id NULL: the session's default one, made on first use under a random
+ * slug. lifetime AS_IS: as it is; a new one is temporary. Given and different: ERR_EXISTS with both named. An
+ * id whose computer ended by itself: ERR_GONE with the reason, once; then it is free. Taken by a server that
+ * lives: ERR_BUSY. */
 int computers_use(struct computer_session *s, const char *id, enum lifetime lifetime, const struct wait *wait,
                   struct computer_use *ret, struct error *err);
 void computers_release(struct computer_use *use); /* an empty one is fine */
-/* The backend's exec, plus: a token of the computer (deletion) ends it too, and ERR_GONE leaves a tombstone. */
-int computer_exec(struct computer *c, const struct exec_request *request, struct exec_result *ret, struct error *err);
+/* The backend's exec, plus: the end of the computer by anybody's wish fires the request's token, and ERR_GONE
+ * (the computer ended by itself) frees its id for this session; every other session that knows it is told
+ * once too, within a day. */
+int computer_exec(const struct computer_use *use, const struct exec_request *request, struct exec_result *ret,
+                  struct error *err);
 
 const char *computer_id(const struct computer *c);
 bool computer_is_temporary(const struct computer *c);

@@ -1,0 +1,209 @@
+/* From an id to a running instance: a new computer, or a permanent one brought back from its record. Runs on
+ * the thread of the call that wants it, without the lock; others wait for the change of state. */
+#include "computers/registry.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/random.h"
+
+/* What was found on disk under the id. */
+enum found { FOUND_ATTACHED, FOUND_NOTHING, FOUND_ERROR };
+
+int computers_self(struct computers *c, struct owner *ret, struct error *err)
+{
+    pthread_mutex_lock(&c->lock);
+    bool known = c->self_known;
+    *ret = c->self;
+    pthread_mutex_unlock(&c->lock);
+    if (known)
+        return 0;
+    if (owner_self(c->state_dir, ret, err) < 0)
+        return -1;
+    pthread_mutex_lock(&c->lock);
+    c->self = *ret;
+    c->self_known = true;
+    pthread_mutex_unlock(&c->lock);
+    return 0;
+}
+
+int lifetime_check(const char *id, bool is_temporary, enum lifetime wanted, struct error *err)
+{
+    if (wanted == LIFETIME_AS_IS || (wanted == LIFETIME_TEMPORARY) == is_temporary)
+        return 0;
+    return error_set(err, ERR_EXISTS,
+                     "computer '%s' exists already with temporary=%s, and was asked for with temporary=%s: "
+                     "leave 'temporary' "
+                     "out to use it as it is, or choose another computer_id",
+                     id, is_temporary ? "true" : "false", is_temporary ? "false" : "true");
+}
+
+static struct computer_spec spec_of(const struct computer *c)
+{
+    return (struct computer_spec){.id = c->id,
+                                  .principal = c->principal,
+                                  .key = c->record.key,
+                                  .folder = c->folder.path,
+                                  .temporary = c->temporary};
+}
+
+static void describe_new(struct computer *c, const struct owner *self)
+{
+    const struct computers *computers = c->computers;
+    struct record *r = &c->record;
+    record_done(r);
+    *r = (struct record){.temporary = c->temporary, .owner = *self};
+    snprintf(r->id, sizeof(r->id), "%s", c->id);
+    snprintf(r->principal, sizeof(r->principal), "%s", c->principal);
+    random_hex(r->key, sizeof(r->key) / 2);
+    snprintf(r->backend, sizeof(r->backend), "%s", computers->backend->ops->name);
+    snprintf(r->network, sizeof(r->network), "%s", computers->network);
+    clock_rfc3339(clock_wall(), r->created_at);
+    memcpy(r->last_used, r->created_at, sizeof(r->last_used));
+}
+
+/* The record is written twice: before the backend makes anything, so that a reaper would know its key, and
+ * after. 1: another server took the id meanwhile. */
+static int make_new(struct computer *c, const struct owner *self, const struct wait *wait, struct error *err)
+{
+    struct backend *b = c->computers->backend;
+    struct error why = ERROR_INIT;
+    describe_new(c, self);
+    if (store_create(c->computers->dir, &c->record, &c->folder, &why) < 0)
+        return why.code == ERR_EXISTS ? 1 : error_set(err, why.code, "%s", why.msg);
+    const struct computer_spec spec = spec_of(c);
+    if (b->ops->create(b, &spec, wait, &c->instance, err) < 0) {
+        store_remove(&c->folder, NULL);
+        return -1;
+    }
+    c->record.ready = true;
+    c->record.data = b->ops->record(c->instance);
+    if (store_write(&c->folder, &c->record, err) < 0) {
+        b->ops->remove(TAKE_PTR(c->instance), NULL);
+        store_remove(&c->folder, NULL);
+        return -1;
+    }
+    return 0;
+}
+
+static int attach_instance(struct computer *c, const struct owner *self, const struct wait *wait,
+                           struct error *err)
+{
+    struct backend *b = c->computers->backend;
+    const struct computer_spec spec = spec_of(c);
+    struct error why = ERROR_INIT;
+    if (b->ops->attach(b, &spec, c->record.data, wait, &c->instance, &why) < 0) {
+        if (why.code != ERR_GONE)
+            return error_set(err, why.code, "%s", why.msg);
+        error_set(err, ERR_GONE,
+                  "the files of computer '%s' are lost (%.200s); the next call makes a new, empty one", c->id,
+                  why.msg);
+        store_remove(&c->folder, NULL);
+        return -1;
+    }
+    c->record.owner = *self;
+    clock_rfc3339(clock_wall(), c->record.last_used);
+    json_decref(c->record.data);
+    c->record.data = b->ops->record(c->instance);
+    if (store_write(&c->folder, &c->record, err) < 0) {
+        b->ops->detach(TAKE_PTR(c->instance), NULL);
+        return -1;
+    }
+    return 0;
+}
+
+/* c->folder is open; it is closed again unless the computer was attached. */
+static enum found take_up(struct computer *c, const struct making *how, const struct owner *self,
+                          const struct wait *wait, struct error *err)
+{
+    const char *backend = c->computers->backend->ops->name;
+    struct error why = ERROR_INIT;
+    struct record record = {0};
+    if (store_read(&c->folder, &record, &why) < 0) {
+        char *aside = NULL;
+        if (why.code != ERR_INVALID || store_set_aside(&c->folder, &aside, &why) < 0) {
+            folder_close(&c->folder);
+            error_set(err, why.code, "computer '%s': %s", c->id, why.msg);
+            return FOUND_ERROR;
+        }
+        error_set(err, ERR_GONE,
+                  "the record of computer '%s' could not be read (%.120s); all of it was kept, as '%.120s', "
+                  "and the next call "
+                  "makes a new, empty one",
+                  c->id, why.msg, aside);
+        free(aside);
+        return FOUND_ERROR;
+    }
+    record_done(&c->record);
+    c->record = record;
+    c->temporary = record.temporary;
+    int reaped = reap_folder(c->computers, &c->folder, &c->record, err);
+    if (reaped == 1)
+        return FOUND_NOTHING;
+    if (reaped == 0) {
+        if (record.temporary || !record.ready)
+            error_set(err, ERR_BUSY, "computer '%s' belongs to a server on another machine", c->id);
+        else if (strcmp(record.backend, backend) != 0)
+            error_set(
+                err, ERR_UNAVAILABLE,
+                "computer '%s' is of the backend '%s', and this server runs '%s': choose another computer_id",
+                c->id, record.backend, backend);
+        else if (how->new_only)
+            error_set(err, ERR_EXISTS, "computer '%s' exists already", c->id);
+        else if (lifetime_check(c->id, false, how->lifetime, err) == 0 &&
+                 attach_instance(c, self, wait, err) == 0)
+            return FOUND_ATTACHED;
+    }
+    folder_close(&c->folder);
+    return FOUND_ERROR;
+}
+
+static enum found look_on_disk(struct computer *c, const struct making *how, const struct owner *self,
+                               const struct wait *wait, struct error *err)
+{
+    struct error why = ERROR_INIT;
+    if (store_open(c->computers->dir, c->principal, c->id, &c->folder, &why) == 0)
+        return take_up(c, how, self, wait, err);
+    if (why.code == ERR_NOT_FOUND)
+        return FOUND_NOTHING;
+    if (why.code == ERR_BUSY)
+        error_set(err, ERR_BUSY,
+                  "computer '%s' is in use by another server of this state directory: end that one, or "
+                  "choose another "
+                  "computer_id",
+                  c->id);
+    else
+        error_set(err, why.code, "computer '%s': %s", c->id, why.msg);
+    return FOUND_ERROR;
+}
+
+int computer_make(struct computer *c, const struct making *how, const struct wait *wait, bool *ret_created,
+                  struct error *err)
+{
+    struct backend *b = c->computers->backend;
+    struct owner self;
+    if (b->ops->probe(b, wait, err) < 0 || computers_self(c->computers, &self, err) < 0)
+        return -1;
+    for (;;) {
+        if (wait_check(wait, err) < 0)
+            return -1;
+        enum found found = look_on_disk(c, how, &self, wait, err);
+        if (found != FOUND_NOTHING) {
+            *ret_created = false;
+            return found == FOUND_ATTACHED ? 0 : -1;
+        }
+        c->temporary = how->lifetime != LIFETIME_PERMANENT;
+        if (!c->temporary && !(b->ops->capabilities(b) & BACKEND_PERSISTENT))
+            return error_set(err, ERR_UNSUPPORTED,
+                             "the backend '%s' cannot keep computers: use temporary=true, or leave it out",
+                             b->ops->name);
+        int r = make_new(c, &self, wait, err);
+        if (r < 0)
+            return -1;
+        if (r == 0) {
+            *ret_created = true;
+            return 0;
+        }
+    }
+}

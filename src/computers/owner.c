@@ -1,0 +1,86 @@
+/* Identity of a server process: machine id, boot id, pid and start time. Only the four together never come
+ * again. */
+#include "computers/owner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/path.h"
+#include "base/random.h"
+
+static bool machine_id_read(const char *path, char ret[OWNER_MACHINE_SIZE])
+{
+    _cleanup_(buf_done)
+    struct buf text = BUF_INIT(256);
+    if (file_read(AT_FDCWD, path, &text, NULL) < 0)
+        return false;
+    const size_t digits = OWNER_MACHINE_SIZE - 1;
+    if (strspn(buf_str(&text), "0123456789abcdef") != digits)
+        return false; /* "uninitialized" in images, empty in containers */
+    memcpy(ret, text.data, digits);
+    ret[digits] = '\0';
+    return true;
+}
+
+/* Makes STATE/machine unless it is there. link(2) makes it appear at once and whole, however many servers do
+ * this. */
+static int machine_id_make(const char *state_dir, const char *path, struct error *err)
+{
+    char hex[OWNER_MACHINE_SIZE];
+    random_hex(hex, (OWNER_MACHINE_SIZE - 1) / 2);
+    _cleanup_(cleanup_free)
+    char *temporary = xasprintf("%s/machine.%s", state_dir, hex);
+    _cleanup_fd_ int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot write '%s'", temporary);
+    int r = fd_write_all(fd, hex, strlen(hex));
+    if (r == 0)
+        r = link(temporary, path);
+    int sys = errno;
+    unlink(temporary);
+    if (r < 0 && sys != EEXIST)
+        return error_errno(err, ERR_INTERNAL, sys, "cannot write '%s'", path);
+    return 0;
+}
+
+int owner_self(const char *state_dir, struct owner *ret, struct error *err)
+{
+    struct owner self = {.pid = getpid(), .start = clock_process_start(getpid())};
+    snprintf(self.boot, sizeof(self.boot), "%s", clock_boot_id());
+    if (!machine_id_read("/etc/machine-id", self.machine)) {
+        _cleanup_(cleanup_free)
+        char *path = path_join(state_dir, "machine");
+        if (dir_make(state_dir, 0755, err) < 0)
+            return -1;
+        if (!machine_id_read(path, self.machine)) {
+            if (machine_id_make(state_dir, path, err) < 0)
+                return -1;
+            if (!machine_id_read(path, self.machine))
+                return error_set(err, ERR_INTERNAL, "'%s' holds no machine id: remove it", path);
+        }
+    }
+    *ret = self;
+    return 0;
+}
+
+bool owner_equal(const struct owner *a, const struct owner *b)
+{
+    return strcmp(a->machine, b->machine) == 0 && strcmp(a->boot, b->boot) == 0 && a->pid == b->pid &&
+           a->start == b->start;
+}
+
+bool owner_is_dead(const struct owner *self, const struct owner *owner)
+{
+    if (strcmp(self->machine, owner->machine) != 0)
+        return false;
+    if (strcmp(self->boot, owner->boot) != 0)
+        return true;
+    return owner->pid <= 0 || clock_process_start(owner->pid) != owner->start;
+}

@@ -1,0 +1,75 @@
+/* What dead servers have left: temporary computers, computers that were never finished, folders half made or
+ * half removed. The lock of a folder is what counts: who can take it is the only one who looks after it. */
+#include "computers/registry.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "base/path.h"
+
+struct reaping {
+    struct computers *computers;
+    int count;
+};
+
+/* We hold the folder's lock, so a record in our own name is of an earlier computer that could not be removed.
+ */
+static bool is_orphan(const struct owner *self, const struct record *record)
+{
+    return (record->temporary || !record->ready) &&
+           (owner_equal(self, &record->owner) || owner_is_dead(self, &record->owner));
+}
+
+int reap_folder(struct computers *c, struct folder *folder, const struct record *record, struct error *err)
+{
+    struct owner self;
+    if (computers_self(c, &self, err) < 0)
+        return -1;
+    if (!is_orphan(&self, record))
+        return 0;
+    if (strcmp(record->backend, c->backend->ops->name) != 0)
+        return error_set(
+            err, ERR_UNAVAILABLE,
+            "computer '%s' is what a dead server has left of the backend '%s'; a server with that backend "
+            "removes it, or choose another computer_id",
+            record->id, record->backend);
+    const struct computer_spec spec = {.id = record->id,
+                                       .principal = record->principal,
+                                       .key = record->key,
+                                       .folder = folder->path,
+                                       .temporary = record->temporary};
+    if (c->backend->ops->reap(c->backend, &spec, record->data, err) < 0 || store_remove(folder, err) < 0)
+        return error_prefix(err, "computer '%s', left by a dead server, cannot be removed", record->id);
+    return 1;
+}
+
+static void reap_name(void *ctx, const char *principal, const char *name)
+{
+    struct reaping *reaping = ctx;
+    struct folder folder = FOLDER_NONE;
+    _cleanup_(record_done)
+    struct record record = {0};
+    if (store_open(reaping->computers->dir, principal, name, &folder, NULL) < 0)
+        return;
+    if (store_is_debris(name))
+        store_remove(&folder, NULL);
+    else if (store_read(&folder, &record, NULL) == 0 &&
+             reap_folder(reaping->computers, &folder, &record, NULL) == 1)
+        reaping->count++;
+    folder_close(&folder);
+}
+
+int computers_reap(struct computers *c)
+{
+    _cleanup_(cleanup_free)
+    char *path = path_join(c->state_dir, "reaper.lock");
+    _cleanup_fd_ int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) < 0)
+        return 0;
+    struct reaping reaping = {.computers = c};
+    store_scan(c->dir, reap_name, &reaping);
+    return reaping.count;
+}

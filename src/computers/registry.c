@@ -1,0 +1,273 @@
+/* All computers of this server, and the way to one of them: found, waited for, or made. */
+#include "computers/registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/path.h"
+
+#define NAME_SIZE (2 * SLUG_SIZE) /* "principal/id" */
+
+struct computers *computers_new(const struct computers_options *options)
+{
+    struct computers *c = xcalloc(1, sizeof(*c));
+    c->state_dir = xstrdup(options->state_dir);
+    c->dir = path_join(options->state_dir, "computers");
+    snprintf(c->network, sizeof(c->network), "%s", options->network ? options->network : "none");
+    c->backend = options->backend;
+    c->max_per_principal = options->max_per_principal;
+    c->by_name = map_new(LIMIT_COMPUTERS);
+    pthread_mutex_init(&c->lock, NULL);
+    return c;
+}
+
+/* The next computer to clean up at the end; those in use are left: their calls may still run. */
+static struct computer *next_to_clean_locked(struct computers *c)
+{
+    static const struct error END = {.code = ERR_CANCELLED, .msg = "the server has ended"};
+    size_t cursor = 0;
+    void *value;
+    while (map_next(c->by_name, &cursor, NULL, &value)) {
+        struct computer *computer = value;
+        computer_end_locked(computer, &END);
+        if (computer_claim_locked(computer))
+            return computer;
+    }
+    return NULL;
+}
+
+struct computers *computers_free(struct computers *c)
+{
+    if (!c)
+        return NULL;
+    for (;;) {
+        pthread_mutex_lock(&c->lock);
+        struct computer *computer = next_to_clean_locked(c);
+        pthread_mutex_unlock(&c->lock);
+        if (!computer)
+            break;
+        computer_clean(computer);
+    }
+    if (c->sessions > 0 || map_count(c->by_name) > 0)
+        return NULL; /* a call outlived its session's deadline and may still look here: the process is about
+                        to end */
+    map_free(c->by_name);
+    pthread_mutex_destroy(&c->lock);
+    free(c->state_dir);
+    free(c->dir);
+    free(c);
+    return NULL;
+}
+
+static int principal_count_locked(const struct computers *c, const char *principal)
+{
+    int count = 0;
+    size_t cursor = 0;
+    void *value;
+    while (map_next(c->by_name, &cursor, NULL, &value))
+        count += strcmp(((const struct computer *)value)->principal, principal) == 0;
+    return count;
+}
+
+static int check_room_locked(const struct computer_session *s, struct error *err)
+{
+    const struct computers *c = s->computers;
+    if (map_count(c->by_name) >= LIMIT_COMPUTERS || map_count(s->by_id) >= LIMIT_COMPUTERS)
+        return error_set(err, ERR_LIMIT, "this server has %d computers, its maximum: use one that exists",
+                         LIMIT_COMPUTERS);
+    if (c->max_per_principal > 0 && principal_count_locked(c, s->principal) >= c->max_per_principal)
+        return error_set(err, ERR_LIMIT,
+                         "there are %d computers already, the maximum that this server was started with: use "
+                         "one that exists",
+                         c->max_per_principal);
+    return 0;
+}
+
+static void list_in_session_locked(struct computer_session *s, struct computer *c)
+{
+    if (map_put(s->by_id, c->id, c) < 0)
+        return; /* listed already */
+    c->refs++;
+    c->sessions++;
+}
+
+/* A computer in the state CREATING, with the caller as its creator and first user. id NULL: under a new
+ * random slug. */
+static struct computer *insert_locked(struct computer_session *s, const char *id, struct error *err)
+{
+    char slug[SLUG_SIZE], name[NAME_SIZE];
+    if (check_room_locked(s, err) < 0)
+        return NULL;
+    do {
+        if (!id)
+            slug_random(slug);
+        snprintf(name, sizeof(name), "%s/%s", s->principal, id ? id : slug);
+    } while (!id && (map_get(s->computers->by_name, name) || map_get(s->by_id, slug)));
+    struct computer *c = computer_new_locked(s->computers, s->principal, id ? id : slug);
+    if (map_put(s->computers->by_name, name, c) < 0)
+        abort(); /* neither full nor taken */
+    list_in_session_locked(s, c);
+    if (!id)
+        s->home = c;
+    return c;
+}
+
+static void take_locked(struct computer_session *s, struct computer *c, bool created,
+                        struct computer_use *ret)
+{
+    c->uses++;
+    c->refs++;
+    s->refs++;
+    *ret = (struct computer_use){.computer = c, .session = s, .created = created};
+}
+
+void computers_release(struct computer_use *use)
+{
+    struct computer *c = use->computer;
+    if (!c)
+        return;
+    struct computers *computers = c->computers;
+    pthread_mutex_lock(&computers->lock);
+    c->uses--;
+    if (computer_claim_locked(c)) {
+        pthread_mutex_unlock(&computers->lock);
+        computer_clean(c);
+        pthread_mutex_lock(&computers->lock);
+    }
+    computer_unref_locked(c);
+    session_unref_locked(use->session);
+    pthread_mutex_unlock(&computers->lock);
+    *use = (struct computer_use){0};
+}
+
+/* What the session knows under the id, else what its principal has. NULL: nothing. */
+static struct computer *look_up_locked(const struct computer_session *s, const char *id)
+{
+    if (!id)
+        return s->home;
+    struct computer *c = map_get(s->by_id, id);
+    if (c)
+        return c;
+    char name[NAME_SIZE];
+    snprintf(name, sizeof(name), "%s/%s", s->principal, id);
+    return map_get(s->computers->by_name, name);
+}
+
+static bool is_listed_locked(const struct computer_session *s, const struct computer *c)
+{
+    return map_get(s->by_id, c->id) == c;
+}
+
+/* The creator's part: without the lock, then with it again. As try_use_locked. */
+static int create_locked(struct computer_session *s, struct computer *c, const struct making *how,
+                         const struct wait *wait, struct computer_use *use, struct error *err)
+{
+    pthread_mutex_t *lock = &s->computers->lock;
+    struct wait ours = *wait;
+    struct running_call call;
+    struct error why = ERROR_INIT;
+    take_locked(s, c, false, use);
+    running_call_begin_locked(&call, c, &ours);
+    pthread_mutex_unlock(lock);
+    int r = computer_make(c, how, &ours, &use->created, &why);
+    pthread_mutex_lock(lock);
+    running_call_end_locked(&call);
+    if (r < 0) {
+        computer_end_locked(c, &why);
+        c->gone = false; /* told to the creator here, to the waiters by their waiting */
+    } else if (c->state == COMPUTER_CREATING) {
+        computer_set_state_locked(c, COMPUTER_RUNNING);
+        return 0;
+    }
+    bool name_taken =
+        how->new_only && c->end.code == ERR_EXISTS; /* a random name, that a computer on disk has */
+    *err = c->end;
+    session_forget_locked(s, c);
+    return name_taken ? 1 : -1;
+}
+
+/* A wait for another's work is over: 0 to look again, -1 with the error that it failed with. What stopped
+ * only the other's call (its deadline, its cancellation) is no reason to fail. */
+static int after_wait_locked(const struct computer *c, enum computer_state before, struct error *err)
+{
+    if (before != COMPUTER_CREATING || c->state < COMPUTER_ENDING || c->end.code == ERR_CANCELLED ||
+        c->end.code == ERR_TIMEOUT || c->end.code == ERR_DELETED)
+        return 0;
+    *err = c->end;
+    return -1;
+}
+
+static int wait_for_locked(struct computer *c, const struct wait *wait, struct error *err)
+{
+    enum computer_state before = c->state;
+    c->refs++;
+    int r = computer_wait_locked(c, wait, err);
+    if (r == 0)
+        r = after_wait_locked(c, before, err);
+    computer_unref_locked(c);
+    return r;
+}
+
+/* The session lists a computer that is ending or has ended. True if it has to be told so (then it is
+ * forgotten). */
+static bool tell_end_locked(struct computer_session *s, struct computer *c, struct error *err)
+{
+    bool told = c->gone && clock_now() - c->ended_at < TOMBSTONE_SECONDS * NSEC_PER_SEC;
+    if (told)
+        *err = c->end;
+    if (told || c->state == COMPUTER_ENDED)
+        session_forget_locked(s, c);
+    return told;
+}
+
+/* One attempt. 1: the state has changed, look again. */
+static int try_use_locked(struct computer_session *s, const char *id, enum lifetime lifetime,
+                          const struct wait *wait, struct computer_use *ret, struct error *err)
+{
+    if (s->closing)
+        return error_set(err, ERR_CANCELLED, "the session has ended");
+    struct computer *c = look_up_locked(s, id);
+    if (!c) {
+        const struct making how = {.lifetime = lifetime, .new_only = !id};
+        c = insert_locked(s, id, err);
+        return c ? create_locked(s, c, &how, wait, ret, err) : -1;
+    }
+    if (c->state == COMPUTER_RUNNING) {
+        if (lifetime_check(c->id, c->temporary, lifetime, err) < 0)
+            return -1;
+        if (!is_listed_locked(s, c) && map_count(s->by_id) >= LIMIT_COMPUTERS)
+            return error_set(err, ERR_LIMIT, "this session uses %d computers, the maximum", LIMIT_COMPUTERS);
+        list_in_session_locked(s, c);
+        take_locked(s, c, false, ret);
+        return 0;
+    }
+    if (c->state >= COMPUTER_ENDING && is_listed_locked(s, c) && tell_end_locked(s, c, err))
+        return -1;
+    if (c->state == COMPUTER_ENDED)
+        return 1;
+    return wait_for_locked(c, wait, err) < 0 ? -1 : 1;
+}
+
+int computers_use(struct computer_session *s, const char *id, enum lifetime lifetime, const struct wait *wait,
+                  struct computer_use *ret, struct error *err)
+{
+    if (id && slug_check(id, err) < 0)
+        return -1;
+    for (;;) {
+        struct computer_use use = {0};
+        struct error why = ERROR_INIT;
+        pthread_mutex_lock(&s->computers->lock);
+        int r = try_use_locked(s, id, lifetime, wait, &use, &why);
+        pthread_mutex_unlock(&s->computers->lock);
+        if (r == 0) {
+            *ret = use;
+            return 0;
+        }
+        computers_release(&use);
+        if (r < 0)
+            return error_set(err, why.code, "%s", why.msg);
+    }
+}

@@ -1,0 +1,329 @@
+/* Computers on disk. See store.h for the layout and the rule of ownership. */
+#include "computers/store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/path.h"
+#include "base/random.h"
+#include "base/str.h"
+#include "computers/computers.h"
+
+#define RECORD_NAME "record.json"
+#define RECORD_VERSION 1
+#define LOCK_NAME "lock"
+#define BORN_PREFIX ".new-"
+#define DYING_PREFIX ".old-"
+#define FOLDER_MODE                                                                                          \
+    0711 /* processes of computers, under other user ids, pass through; they can't look around */
+
+void record_done(struct record *r)
+{
+    json_decref(r->data);
+    r->data = NULL;
+}
+
+void folder_close(struct folder *f)
+{
+    f->lock = fd_close(f->lock);
+    free(f->path);
+    f->path = NULL;
+}
+
+bool store_is_debris(const char *name)
+{
+    return str_has_prefix(name, BORN_PREFIX) || str_has_prefix(name, DYING_PREFIX);
+}
+
+static int make_folder(const char *path, struct error *err)
+{
+    if (dir_make(path, FOLDER_MODE, err) < 0)
+        return -1;
+    if (chmod(path, FOLDER_MODE) < 0) /* whatever the umask */
+        return error_errno(err, ERR_INTERNAL, errno, "cannot set the mode of '%s'", path);
+    return 0;
+}
+
+/* 0: locked, and still the folder at this path; 1: it was renamed or removed under us; -1: error. */
+static int lock_folder(const char *path, int *ret_lock, struct error *err)
+{
+    _cleanup_(cleanup_free)
+    char *name = path_join(path, LOCK_NAME);
+    _cleanup_fd_ int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return error_set(err, ERR_NOT_FOUND, "there is no '%s'", path);
+    if (fd < 0)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot open '%s'", name);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK ? error_set(err, ERR_BUSY, "'%s' is in use by another server", path)
+                                    : error_errno(err, ERR_INTERNAL, errno, "cannot lock '%s'", name);
+    struct stat ours, named;
+    if (fstat(fd, &ours) < 0)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot look at '%s'", name);
+    if (stat(name, &named) < 0 || ours.st_ino != named.st_ino || ours.st_dev != named.st_dev)
+        return 1;
+    *ret_lock = TAKE_FD(fd);
+    return 0;
+}
+
+int store_open(const char *dir, const char *principal, const char *name, struct folder *ret,
+               struct error *err)
+{
+    _cleanup_(cleanup_free)
+    char *path = xasprintf("%s/%s/%s", dir, principal, name);
+    int lock = -1, r;
+    while ((r = lock_folder(path, &lock, err)) == 1)
+        ; /* each round, another server has made progress */
+    if (r < 0)
+        return -1;
+    *ret = (struct folder){.path = TAKE_PTR(path), .lock = lock};
+    return 0;
+}
+
+/* A locked folder under a name that nobody knows. */
+static int make_unborn(const char *parent, struct folder *ret, struct error *err)
+{
+    for (;;) {
+        char hex[RANDOM_HEX_SIZE(8)];
+        random_hex(hex, 8);
+        _cleanup_(cleanup_free)
+        char *path = xasprintf("%s/" BORN_PREFIX "%s", parent, hex);
+        int lock = -1;
+        if (make_folder(path, err) < 0)
+            return -1;
+        int r = lock_folder(path, &lock, err);
+        if (r == 0) {
+            *ret = (struct folder){.path = TAKE_PTR(path), .lock = lock};
+            return 0;
+        }
+        /* The reaper was faster with the lock, and removes it: another name. Anything else is an error. */
+        if (r < 0 && err->code != ERR_BUSY && err->code != ERR_NOT_FOUND)
+            return -1;
+    }
+}
+
+static int sync_folder(const char *path, struct error *err)
+{
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) < 0)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot write '%s' to disk", path);
+    return 0;
+}
+
+int store_create(const char *dir, const struct record *record, struct folder *ret, struct error *err)
+{
+    struct error local = ERROR_INIT;
+    struct folder folder = FOLDER_NONE;
+    _cleanup_(cleanup_free)
+    char *parent = path_join(dir, record->principal);
+    _cleanup_(cleanup_free)
+    char *path = path_join(parent, record->id);
+    err = err ? err : &local;
+    if (make_folder(dir, err) < 0 || make_folder(parent, err) < 0 || make_unborn(parent, &folder, err) < 0)
+        return -1;
+    int r = store_write(&folder, record, err);
+    if (r == 0 && renameat2(AT_FDCWD, folder.path, AT_FDCWD, path, RENAME_NOREPLACE) < 0)
+        r = errno == EEXIST ? error_set(err, ERR_EXISTS, "there is a '%s' already", path)
+                            : error_errno(err, ERR_INTERNAL, errno, "cannot make '%s'", path);
+    if (r < 0) {
+        store_remove(&folder, NULL);
+        return -1;
+    }
+    free(folder.path);
+    folder.path = TAKE_PTR(path);
+    if (!record->temporary && sync_folder(parent, err) < 0) {
+        store_remove(&folder, NULL);
+        return -1;
+    }
+    *ret = folder;
+    return 0;
+}
+
+static void write_owner(struct json_writer *w, const struct owner *owner)
+{
+    jw_begin_object(w);
+    jw_key(w, "machine");
+    jw_string(w, owner->machine);
+    jw_key(w, "boot");
+    jw_string(w, owner->boot);
+    jw_key(w, "pid");
+    jw_integer(w, owner->pid);
+    jw_key(w, "start");
+    jw_integer(w, (int64_t)owner->start);
+    jw_end_object(w);
+}
+
+static void write_text(struct json_writer *w, const char *key, const char *value)
+{
+    jw_key(w, key);
+    jw_string(w, value);
+}
+
+int store_write(const struct folder *f, const struct record *r, struct error *err)
+{
+    _cleanup_(buf_done)
+    struct buf text = BUF_INIT(LIMIT_RECORD_BYTES);
+    struct json_writer w;
+    jw_init(&w, &text);
+    jw_begin_object(&w);
+    jw_key(&w, "version");
+    jw_integer(&w, RECORD_VERSION);
+    write_text(&w, "id", r->id);
+    write_text(&w, "principal", r->principal);
+    write_text(&w, "key", r->key);
+    write_text(&w, "backend", r->backend);
+    write_text(&w, "network", r->network);
+    jw_key(&w, "temporary");
+    jw_bool(&w, r->temporary);
+    write_text(&w, "state", r->ready ? "ready" : "creating");
+    write_text(&w, "created_at", r->created_at);
+    write_text(&w, "last_used", r->last_used);
+    jw_key(&w, "owner");
+    write_owner(&w, &r->owner);
+    if (r->data) {
+        jw_key(&w, "data");
+        jw_value(&w, r->data);
+    }
+    jw_end_object(&w);
+    if (w.failed || buf_append_byte(&text, '\n') < 0)
+        return error_set(err, ERR_LIMIT, "the record of computer '%s' is larger than %lu bytes", r->id,
+                         LIMIT_RECORD_BYTES);
+    _cleanup_(cleanup_free)
+    char *path = path_join(f->path, RECORD_NAME);
+    return file_replace(AT_FDCWD, path, text.data, text.len, !r->temporary, err);
+}
+
+/* False if the member is absent, no string, or too long. */
+static bool read_text(const json_t *object, const char *member, char *ret, size_t size)
+{
+    const char *value = json_get_string(object, member);
+    if (!value || strlen(value) >= size)
+        return false;
+    memcpy(ret, value, strlen(value) + 1);
+    return true;
+}
+
+static bool read_owner(const json_t *object, struct owner *ret)
+{
+    const json_t *pid = json_object_get(object, "pid"), *start = json_object_get(object, "start");
+    if (!read_text(object, "machine", ret->machine, sizeof(ret->machine)) ||
+        !read_text(object, "boot", ret->boot, sizeof(ret->boot)) || !json_is_integer(pid) ||
+        !json_is_integer(start))
+        return false;
+    ret->pid = (pid_t)json_integer_value(pid);
+    ret->start = (uint64_t)json_integer_value(start);
+    return true;
+}
+
+static bool read_record(const json_t *object, struct record *r)
+{
+    const char *state = json_get_string(object, "state");
+    const json_t *temporary = json_object_get(object, "temporary");
+    if (!state || !json_is_boolean(temporary) || !read_text(object, "id", r->id, sizeof(r->id)) ||
+        !read_text(object, "principal", r->principal, sizeof(r->principal)) ||
+        !read_text(object, "key", r->key, sizeof(r->key)) ||
+        !read_text(object, "backend", r->backend, sizeof(r->backend)) ||
+        !read_text(object, "network", r->network, sizeof(r->network)) ||
+        !read_text(object, "created_at", r->created_at, sizeof(r->created_at)) ||
+        !read_text(object, "last_used", r->last_used, sizeof(r->last_used)) ||
+        !read_owner(json_get_object(object, "owner"), &r->owner))
+        return false;
+    r->temporary = json_is_true(temporary);
+    r->ready = strcmp(state, "ready") == 0;
+    /* The key names groups and folders: nothing but what we make ourselves may come back from a file. */
+    return strlen(r->key) == COMPUTER_KEY_SIZE - 1 &&
+           strspn(r->key, "0123456789abcdef") == COMPUTER_KEY_SIZE - 1;
+}
+
+int store_read(const struct folder *f, struct record *ret, struct error *err)
+{
+    _cleanup_(buf_done)
+    struct buf text = BUF_INIT(LIMIT_RECORD_BYTES);
+    _cleanup_(cleanup_free)
+    char *path = path_join(f->path, RECORD_NAME);
+    struct error why = ERROR_INIT;
+    if (file_read(AT_FDCWD, path, &text, &why) < 0) {
+        if (why.code == ERR_NOT_FOUND || why.code == ERR_LIMIT)
+            return error_set(err, ERR_INVALID, "%s", why.msg);
+        return error_set(err, why.code, "%s", why.msg);
+    }
+    _cleanup_(cleanup_json_decref)
+    json_t *object = json_parse(buf_str(&text), text.len, &why);
+    if (!object)
+        return error_set(err, ERR_INVALID, "'%s': %s", path, why.msg);
+    const json_t *version = json_object_get(object, "version");
+    if (json_is_integer(version) && json_integer_value(version) > RECORD_VERSION)
+        return error_set(err, ERR_UNSUPPORTED,
+                         "'%s' was written by a newer version of this program: use that one", path);
+    struct record record = {0};
+    if (!json_is_integer(version) || !read_record(object, &record))
+        return error_set(err, ERR_INVALID, "'%s' is no record of a computer", path);
+    record.data = json_incref(json_get_object(object, "data"));
+    *ret = record;
+    return 0;
+}
+
+int store_remove(struct folder *f, struct error *err)
+{
+    char hex[RANDOM_HEX_SIZE(8)];
+    random_hex(hex, 8);
+    const char *name = path_basename(f->path);
+    _cleanup_(cleanup_free)
+    char *parent = xstrndup(f->path, (size_t)(name - f->path) - 1);
+    _cleanup_(cleanup_free)
+    char *dying_name = xasprintf(DYING_PREFIX "%s", hex);
+    _cleanup_fd_ int dirfd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = 0;
+    if (dirfd < 0 || renameat(dirfd, name, dirfd, dying_name) < 0)
+        r = error_errno(err, ERR_INTERNAL, errno, "cannot remove '%s'", f->path);
+    else
+        r = tree_remove(dirfd, dying_name, err);
+    folder_close(f);
+    return r;
+}
+
+int store_set_aside(struct folder *f, char **ret_path, struct error *err)
+{
+    _cleanup_(cleanup_free)
+    char *path = xasprintf("%s.bad-%lld", f->path, (long long)clock_wall());
+    int r = 0;
+    if (renameat2(AT_FDCWD, f->path, AT_FDCWD, path, RENAME_NOREPLACE) < 0)
+        r = error_errno(err, ERR_INTERNAL, errno, "cannot rename '%s'", f->path);
+    else
+        *ret_path = TAKE_PTR(path);
+    folder_close(f);
+    return r;
+}
+
+static void scan_principal(const char *dir, const char *principal, store_scan_fn *fn, void *ctx)
+{
+    _cleanup_(cleanup_free)
+    char *path = path_join(dir, principal);
+    DIR *entries = opendir(path);
+    if (!entries)
+        return;
+    for (const struct dirent *e; (e = readdir(entries));)
+        if (slug_check(e->d_name, NULL) == 0 || store_is_debris(e->d_name))
+            fn(ctx, principal, e->d_name);
+    closedir(entries);
+}
+
+void store_scan(const char *dir, store_scan_fn *fn, void *ctx)
+{
+    DIR *principals = opendir(dir);
+    if (!principals)
+        return;
+    for (const struct dirent *e; (e = readdir(principals));)
+        if (slug_check(e->d_name, NULL) == 0)
+            scan_principal(dir, e->d_name, fn, ctx);
+    closedir(principals);
+}

@@ -1,0 +1,70 @@
+/* Computers on disk: STATE/computers/PRINCIPAL/ID/ with
+ *
+ *   record.json  what the computer is and who runs it (0600, replaced as a whole)
+ *   lock         flock'ed by the server that runs it, for as long as it does
+ *   ...          whatever the backend keeps there
+ *
+ * Whoever holds the lock owns the folder, and only an owner renames or removes it. A folder is born under
+ * another name
+ * (.new-HEX) and dies under another (.old-HEX), so that what has an id is always whole: locked, with a
+ * record. All of it blocks on the disk only. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/limits.h"
+#include "computers/owner.h"
+#include "computers/slug.h"
+
+#define COMPUTER_KEY_SIZE 17 /* 16 hex digits */
+
+struct record {
+    char id[SLUG_SIZE];
+    char principal[SLUG_SIZE];
+    char key[COMPUTER_KEY_SIZE];
+    char backend[32];
+    char network[32];
+    bool temporary;
+    bool ready; /* false: its server is still making it, or died doing so */
+    char created_at[CLOCK_RFC3339_SIZE];
+    char last_used[CLOCK_RFC3339_SIZE]; /* when it was last taken up or put down; not every command */
+    struct owner owner;
+    json_t *data; /* the backend's part; NULL: none yet. Owned */
+};
+void record_done(struct record *r);
+
+/* A computer's folder, locked by us. */
+struct folder {
+    char *path; /* NULL: none */
+    int lock;
+};
+#define FOLDER_NONE                                                                                          \
+    {                                                                                                        \
+        .lock = -1                                                                                           \
+    }
+/* Gives the lock back; the folder stays. */
+void folder_close(struct folder *f);
+
+/* `dir` is STATE/computers. Makes the folder with its record, locked; ERR_EXISTS if the id has one. */
+int store_create(const char *dir, const struct record *record, struct folder *ret, struct error *err);
+/* ERR_NOT_FOUND, or ERR_BUSY while somebody holds its lock. name: an id, or a folder that is being born or
+ * dying. */
+int store_open(const char *dir, const char *principal, const char *name, struct folder *ret,
+               struct error *err);
+/* ERR_INVALID: what is there can't be read as a record. ERR_UNSUPPORTED: a newer version wrote it. */
+int store_read(const struct folder *f, struct record *ret, struct error *err);
+int store_write(const struct folder *f, const struct record *record, struct error *err);
+/* Frees the id at once, then removes everything and closes the folder; -1: what is left is the reaper's. */
+int store_remove(struct folder *f, struct error *err);
+/* For a folder whose record can't be read: renames it to ID.bad-TIME, keeps all of it, frees the id, closes
+ * it. */
+int store_set_aside(struct folder *f, char **ret_path, struct error *err);
+
+/* Calls fn for everything with a name in every principal's folder; also what is being born or dying. */
+typedef void store_scan_fn(void *ctx, const char *principal, const char *name);
+void store_scan(const char *dir, store_scan_fn *fn, void *ctx);
+/* True for .new-HEX and .old-HEX. */
+bool store_is_debris(const char *name);
