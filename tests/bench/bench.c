@@ -1,0 +1,189 @@
+/* Speed and memory of the real server over stdio, against floors that every program on this machine has.
+ *
+ *   bench SERVER [--json FILE]        BENCH_RUNS: samples of each median (100)
+ *
+ * Exit status 0 if every `must` is met, 1 if one is missed, 2 if the bench itself failed. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/macros.h"
+#include "base/mem.h"
+#include "bench.h"
+#include "measure.h"
+
+#define RUNS_DEFAULT 100
+
+/* clang-format off */
+static struct figure figures[FIGURES] = {
+    [START] = {"start", "process start to initialize reply / true", "x", .must = 4, .aim = 2},
+    [FIRST_CALL] = {"first_call", "first call, computer made / bash -c true", "x", .must = 5, .aim = 3},
+    [WARM_ARGS] = {"warm_args", "warm call of /bin/true / true", "x", .must = 1.7, .aim = 1.35},
+    [WARM_COMMAND] = {"warm_command", "warm command / bash -c true", "x", .must = 1.4, .aim = 1.2},
+    [CREATE] = {"create", "bwrap echo / new computer and echo", "x", .must = 1.5, .aim = 2.5, .more_is_better = true},
+    [MEMORY_START] = {"memory_start", "server's memory after initialize", "MiB", .must = 12, .aim = 6},
+    [MEMORY_100] = {"memory_100", "server's memory with 100 computers", "MiB", .must = 16, .aim = 8},
+    [MEMORY_PRINTABLE] = {"memory_printable", "server's peak, 1 GiB of text printed", "MiB", .must = 24, .aim = 12},
+    [MEMORY_WORST] = {"memory_worst", "server's peak, 1 GiB of worst bytes printed", "MiB", .must = 64, .aim = 32},
+    [PARALLEL] = {"parallel", "20 sha256sum at once / the same started directly", "x", .must = 1.3, .aim = 1.1},
+    [IDLE] = {"idle", "an idle computer, all told", "MiB", .must = 0.6, .aim = 0.35},
+    [GROWTH_CREATE] = {"growth_create", "create: 451st-500th computer / 1st-50th", "x", .must = 1.5, .aim = 1.2},
+    [GROWTH_CALL] = {"growth_call", "warm call: 451st-500th computer / 1st-50th", "x", .must = 1.5, .aim = 1.2},
+    [END_500] = {"end_500", "end of input to end, with 500 computers", "ms"},
+};
+static const struct {
+    const char *title;
+    void (*run)(struct bench *b);
+} stages[] = {
+    {"start", stage_start}, {"warm calls", stage_warm}, {"creation", stage_create}, {"memory", stage_memory},
+    {"20 at once", stage_parallel}, {"500 computers", stage_many},
+};
+/* clang-format on */
+
+void figure_set(struct bench *b, enum figure_id id, double value, size_t samples)
+{
+    b->figures[id].measured = true;
+    b->figures[id].value = value;
+    b->figures[id].samples = samples;
+}
+
+void figure_set_ratio(struct bench *b, enum figure_id id, double subject, double floor, size_t samples)
+{
+    figure_set(b, id, subject / floor, samples);
+    b->figures[id].subject = subject;
+    b->figures[id].floor = floor;
+}
+
+static bool meets(const struct figure *f, double limit)
+{
+    return f->more_is_better ? f->value >= limit : f->value <= limit;
+}
+
+static const char *verdict(const struct figure *f)
+{
+    if (!f->measured)
+        return "not measured";
+    if (f->must == 0)
+        return "";
+    return meets(f, f->aim) ? "aim" : meets(f, f->must) ? "must" : "MISSED";
+}
+
+static void print_limit(const struct figure *f, double limit)
+{
+    char text[32] = "";
+    if (limit > 0)
+        (void)snprintf(text, sizeof text, "%s%g", f->more_is_better ? ">= " : "<= ", limit);
+    printf(" %9s", text);
+}
+
+static void print_table(void)
+{
+    printf("\n%-50s %9s %-4s %9s %9s  %-7s %s\n", "", "", "", "must", "aim", "meets", "subject / floor");
+    for (size_t i = 0; i < FIGURES; i++) {
+        const struct figure *f = &figures[i];
+        printf("%-50s %9.*f %-4s", f->title, f->unit[0] == 'm' ? 0 : 2, f->value, f->unit);
+        print_limit(f, f->must);
+        print_limit(f, f->aim);
+        printf("  %-7s", verdict(f));
+        if (f->floor > 0)
+            printf(" %.2f / %.2f", f->subject, f->floor);
+        printf("%s\n", f->why_not ? f->why_not : "");
+    }
+}
+
+static json_t *figures_as_json(void)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < FIGURES; i++) {
+        const struct figure *f = &figures[i];
+        if (f->measured)
+            json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:s, s:f, s:f, s:s, s:f, s:f, s:I}", "key",
+                                                  f->key, "title", f->title, "value", f->value, "unit",
+                                                  f->unit, "must", f->must, "aim", f->aim, "meets",
+                                                  verdict(f), "subject", f->subject, "floor", f->floor,
+                                                  "samples", (json_int_t)f->samples));
+    }
+    return list;
+}
+
+static void write_json(const char *path, size_t runs)
+{
+    struct utsname host;
+    (void)uname(&host);
+    json_t *all = json_pack("{s:{s:s, s:s, s:I}, s:I, s:o}", "machine", "kernel", host.release,
+                            "architecture", host.machine, "cpus", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN),
+                            "runs", (json_int_t)runs, "figures", figures_as_json());
+    if (json_dump_file(all, path, JSON_INDENT(2)) < 0)
+        die("can't write %s", path);
+    json_decref(all);
+}
+
+static char folder[PATH_MAX]; /* of this run, also gone when a stage dies */
+
+static void remove_folder(void)
+{
+    (void)tree_remove(AT_FDCWD, folder, NULL);
+}
+
+static size_t wanted_runs(void)
+{
+    const char *text = getenv("BENCH_RUNS");
+    long runs = text ? strtol(text, NULL, 10) : RUNS_DEFAULT;
+    return runs > 0 && runs <= 100000 ? (size_t)runs : RUNS_DEFAULT;
+}
+
+static void run_stages(struct bench *b)
+{
+    bool terminal = isatty(STDERR_FILENO);
+    for (size_t i = 0; i < ARRAY_LEN(stages); i++) {
+        int64_t start = clock_now();
+        if (terminal)
+            fprintf(stderr, "%s ...", stages[i].title);
+        stages[i].run(b);
+        if (terminal)
+            fprintf(stderr, " %.1f s\n", (double)(clock_now() - start) / NSEC_PER_SEC);
+    }
+}
+
+static bool all_met(void)
+{
+    for (size_t i = 0; i < FIGURES; i++)
+        if (figures[i].measured && figures[i].must > 0 && !meets(&figures[i], figures[i].must))
+            return false;
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    const char *json = argc == 4 && strcmp(argv[2], "--json") == 0 ? argv[3] : NULL;
+    if (argc != 2 && !json) {
+        fprintf(stderr, "usage: bench SERVER [--json FILE]\n");
+        return 2;
+    }
+    const char *tmp = getenv("TMPDIR");
+    (void)snprintf(folder, sizeof folder, "%s/bench-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(folder) || chmod(folder, 0711) < 0)
+        die("can't make a folder %s: %s", folder, strerror(errno));
+    (void)atexit(remove_folder);
+    struct bench b = {.server = argv[1], .state_dir = folder, .runs = wanted_runs(), .figures = figures};
+    struct utsname host;
+    (void)uname(&host);
+    printf("%s, Linux %s, %ld CPUs, medians of %zu\n", host.machine, host.release,
+           sysconf(_SC_NPROCESSORS_ONLN), b.runs);
+    run_stages(&b);
+    print_table();
+    fflush(stdout);
+    compare_peers(&b);
+    if (json)
+        write_json(json, b.runs);
+    return all_met() ? 0 : 1;
+}

@@ -1,0 +1,82 @@
+/* Our server beside the two Python programs that it replaces: the same calls, in alternation. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "base/mem.h"
+#include "bench.h"
+#include "measure.h"
+
+#define PEER_RUNS 10 /* a computer of theirs takes seconds to end */
+#define PEER_CALLS 5 /* warm ones for each run */
+#define END_SECONDS 60.0
+
+struct program {
+    const char *title, *variable, *tool;
+    char *path;
+    char **args; /* NULL-terminated */
+    struct series start, first, warm;
+};
+
+static char **split(char *text)
+{
+    char **words = xcalloc(16, sizeof *words);
+    size_t n = 0;
+    for (char *word = strtok(text, " "); word && n + 1 < 14; word = strtok(NULL, " "))
+        words[n++] = word;
+    return words;
+}
+
+static void measure(struct program *p)
+{
+    struct subject s;
+    subject_start(&s, p->path, p->args);
+    series_add(&p->start, s.initialize_ms);
+    series_add(&p->first, subject_call(&s, p->tool, "{\"command\":\"true\"}", true));
+    for (int i = 0; i < PEER_CALLS; i++)
+        series_add(&p->warm, subject_call(&s, p->tool, "{\"command\":\"true\"}", false));
+    (void)subject_end(&s, END_SECONDS);
+}
+
+void compare_peers(struct bench *b)
+{
+    char *extra = getenv("PEER_ARGS");
+    _cleanup_(cleanup_free)
+    char *text = xstrdup(extra ? extra : "");
+    _cleanup_(cleanup_free)
+    char **peer_args = split(text);
+    char *own_args[] = {"--backend", "native", "--state-dir", b->state_dir, NULL};
+    struct program programs[] = {
+        {.title = "ours", .tool = "terminal_execute", .path = b->server, .args = own_args},
+        {.title = "Python, computers",
+         .variable = "PEER_PYTHON_V",
+         .tool = "terminal_execute",
+         .args = peer_args},
+        {.title = "Python, Kilntainers",
+         .variable = "PEER_PYTHON_K",
+         .tool = "sandbox_exec",
+         .args = peer_args},
+    };
+    size_t present = 1;
+    for (size_t i = 1; i < ARRAY_LEN(programs); i++) {
+        programs[i].path = getenv(programs[i].variable);
+        present += programs[i].path != NULL;
+    }
+    if (present == 1)
+        return;
+    for (int run = 0; run < PEER_RUNS; run++)
+        for (size_t i = 0; i < ARRAY_LEN(programs); i++)
+            if (programs[i].path)
+                measure(&programs[i]);
+    printf("\n%-22s %14s %14s %14s\n", "median ms", "initialize", "first call", "warm call");
+    for (size_t i = 0; i < ARRAY_LEN(programs); i++) {
+        struct program *p = &programs[i];
+        if (p->path)
+            printf("%-22s %14.1f %14.1f %14.1f\n", p->title, series_median(&p->start),
+                   series_median(&p->first), series_median(&p->warm));
+        series_done(&p->start);
+        series_done(&p->first);
+        series_done(&p->warm);
+    }
+}

@@ -1,0 +1,195 @@
+/* Each stage measures a floor and a subject in turn, in one loop: what the machine does meanwhile falls on
+ * both, and the ratio of their medians stays. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+#include "base/mem.h"
+#include "bench.h"
+#include "measure.h"
+
+#define TOOL "terminal_execute"
+#define ARGS_TRUE "{\"args\":[\"/bin/true\"],\"computer_id\":\"bench\"}"
+#define COMMAND_TRUE "{\"command\":\"true\",\"computer_id\":\"bench\"}"
+#define END_SECONDS 60.0
+#define MANY 500
+#define WINDOW 50 /* computers at each end of the many, whose medians are compared */
+#define AT_ONCE 20
+
+static char *const true_argv[] = {"/bin/true", NULL};
+static char *const bash_argv[] = {"/bin/bash", "-c", "true", NULL};
+static char *const bwrap_argv[] = {
+    "/usr/bin/bwrap", "--unshare-all", "--ro-bind", "/usr",   "/usr",      "--symlink", "usr/bin",
+    "/bin",           "--symlink",     "usr/sbin",  "/sbin",  "--symlink", "usr/lib",   "/lib",
+    "--symlink",      "usr/lib64",     "/lib64",    "--proc", "/proc",     "--dev",     "/dev",
+    "--tmpfs",        "/tmp",          "/bin/echo", "hi",     NULL};
+
+static void start_server(struct bench *b, struct subject *s, char *cpus)
+{
+    char *args[] = {"--backend", "native", "--state-dir", b->state_dir, cpus ? "--cpu" : NULL, cpus, NULL};
+    subject_start(s, b->server, args);
+}
+
+static char *machine_cpus(void)
+{
+    return xasprintf("%ld", sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+void stage_start(struct bench *b)
+{
+    struct series floor_true = {0}, floor_shell = {0}, start = {0}, first = {0};
+    for (size_t i = 0; i < b->runs; i++) {
+        struct subject s;
+        series_add(&floor_true, measure_program(true_argv, false));
+        series_add(&floor_shell, measure_program(bash_argv, false));
+        start_server(b, &s, NULL);
+        series_add(&start, s.initialize_ms);
+        series_add(&first, subject_call(&s, TOOL, "{\"command\":\"true\"}", true));
+        (void)subject_end(&s, END_SECONDS);
+    }
+    figure_set_ratio(b, START, series_median(&start), series_median(&floor_true), b->runs);
+    figure_set_ratio(b, FIRST_CALL, series_median(&first), series_median(&floor_shell), b->runs);
+    series_done(&floor_true);
+    series_done(&floor_shell);
+    series_done(&start);
+    series_done(&first);
+}
+
+void stage_warm(struct bench *b)
+{
+    struct series floor_true = {0}, floor_shell = {0}, args = {0}, command = {0};
+    struct subject s;
+    start_server(b, &s, NULL);
+    subject_do(&s, TOOL, COMMAND_TRUE);
+    for (size_t i = 0; i < 2 * b->runs; i++) {
+        series_add(&floor_true, measure_program(true_argv, false));
+        series_add(&args, subject_call(&s, TOOL, ARGS_TRUE, false));
+        series_add(&floor_shell, measure_program(bash_argv, false));
+        series_add(&command, subject_call(&s, TOOL, COMMAND_TRUE, false));
+    }
+    (void)subject_end(&s, END_SECONDS);
+    figure_set_ratio(b, WARM_ARGS, series_median(&args), series_median(&floor_true), 2 * b->runs);
+    figure_set_ratio(b, WARM_COMMAND, series_median(&command), series_median(&floor_shell), 2 * b->runs);
+    series_done(&floor_true);
+    series_done(&floor_shell);
+    series_done(&args);
+    series_done(&command);
+}
+
+void stage_create(struct bench *b)
+{
+    if (access(bwrap_argv[0], X_OK) < 0) {
+        b->figures[CREATE].why_not = "bubblewrap is not installed";
+        return;
+    }
+    struct series peer = {0}, create = {0};
+    struct subject s;
+    start_server(b, &s, NULL);
+    subject_do(&s, TOOL, COMMAND_TRUE);
+    for (size_t i = 0; i < b->runs; i++) {
+        char arguments[128];
+        (void)snprintf(arguments, sizeof arguments,
+                       "{\"args\":[\"/bin/echo\",\"hi\"],\"computer_id\":\"create-%zu\"}", i);
+        series_add(&peer, measure_program(bwrap_argv, true));
+        series_add(&create, subject_call(&s, TOOL, arguments, false));
+    }
+    (void)subject_end(&s, END_SECONDS);
+    figure_set_ratio(b, CREATE, series_median(&peer), series_median(&create), b->runs);
+    series_done(&peer);
+    series_done(&create);
+}
+
+/* The server's high-water mark after one call that prints 1 GiB. */
+static double flood(struct bench *b, const char *octal)
+{
+    _cleanup_(cleanup_free)
+    char *cpus = machine_cpus();
+    _cleanup_(cleanup_free)
+    char *arguments =
+        xasprintf("{\"command\":\"head -c 1G /dev/zero | tr '\\\\0' '\\\\%s'\",\"timeout\":240}", octal);
+    struct subject s;
+    start_server(b, &s, cpus);
+    subject_do(&s, TOOL, arguments);
+    double mib = subject_memory_mib(&s, "VmHWM");
+    (void)subject_end(&s, END_SECONDS);
+    return mib;
+}
+
+void stage_memory(struct bench *b)
+{
+    struct series idle = {0};
+    for (size_t i = 0; i < 5; i++) {
+        struct subject s;
+        start_server(b, &s, NULL);
+        (void)machine_available_mib(); /* what follows the first reply has happened by then */
+        series_add(&idle, subject_memory_mib(&s, "VmRSS"));
+        (void)subject_end(&s, END_SECONDS);
+    }
+    figure_set(b, MEMORY_START, series_median(&idle), idle.count);
+    series_done(&idle);
+    figure_set(b, MEMORY_PRINTABLE, flood(b, "170"), 1); /* x */
+    figure_set(b, MEMORY_WORST, flood(b, "001"), 1); /* six bytes of JSON, and seven in JSON within JSON */
+}
+
+void stage_parallel(struct bench *b)
+{
+    static const char sum[] = "{\"args\":[\"/usr/bin/sha256sum\",\"/root/block\"],\"computer_id\":\"bench\"}";
+    _cleanup_(cleanup_free)
+    char *cpus = machine_cpus();
+    _cleanup_(cleanup_free)
+    char *block = xasprintf("%s/block", b->state_dir);
+    _cleanup_(cleanup_free)
+    char *make = xasprintf("yes | head -c 4194304 > %s", block);
+    char *make_argv[] = {"/bin/sh", "-c", make, NULL};
+    char *sum_argv[] = {"/usr/bin/sha256sum", block, NULL};
+    struct series direct = {0}, calls = {0};
+    struct subject s;
+    start_server(b, &s, cpus);
+    subject_do(&s, TOOL, "{\"command\":\"yes | head -c 4194304 > /root/block\",\"computer_id\":\"bench\"}");
+    (void)measure_program(make_argv, false);
+    for (size_t i = 0; i < b->runs; i++) {
+        series_add(&direct, measure_programs(sum_argv, AT_ONCE));
+        series_add(&calls, subject_calls(&s, TOOL, sum, AT_ONCE));
+    }
+    (void)subject_end(&s, END_SECONDS);
+    (void)unlink(block);
+    figure_set_ratio(b, PARALLEL, series_median(&calls), series_median(&direct), b->runs);
+    series_done(&direct);
+    series_done(&calls);
+}
+
+/* How much more the last ones take than the first ones, in units of a program started directly at the same
+ * time. */
+static void set_growth(struct bench *b, enum figure_id id, const struct series *s, const struct series *floor)
+{
+    double first = series_median_of(s, 0, WINDOW) / series_median_of(floor, 0, WINDOW);
+    double last = series_median_of(s, MANY - WINDOW, MANY) / series_median_of(floor, MANY - WINDOW, MANY);
+    figure_set_ratio(b, id, last, first, WINDOW);
+}
+
+void stage_many(struct bench *b)
+{
+    struct series floor = {0}, create = {0}, call = {0};
+    struct subject s;
+    start_server(b, &s, NULL);
+    subject_do(&s, TOOL, COMMAND_TRUE);
+    double before = machine_available_mib();
+    for (int i = 0; i < MANY; i++) {
+        char arguments[128];
+        (void)snprintf(arguments, sizeof arguments, "{\"args\":[\"/bin/true\"],\"computer_id\":\"many-%d\"}",
+                       i);
+        series_add(&floor, measure_program(true_argv, false));
+        series_add(&create, subject_call(&s, TOOL, arguments, false));
+        series_add(&call, subject_call(&s, TOOL, arguments, false));
+        if (i + 2 == 100)
+            figure_set(b, MEMORY_100, subject_memory_mib(&s, "VmRSS"), 1);
+    }
+    figure_set(b, IDLE, (before - machine_available_mib()) / MANY, MANY);
+    set_growth(b, GROWTH_CREATE, &create, &floor);
+    set_growth(b, GROWTH_CALL, &call, &floor);
+    figure_set(b, END_500, subject_end(&s, END_SECONDS), 1);
+    series_done(&floor);
+    series_done(&create);
+    series_done(&call);
+}
