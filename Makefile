@@ -11,7 +11,7 @@ bindir := $(DESTDIR)$(PREFIX)/bin
 mandir := $(DESTDIR)$(PREFIX)/share/man/man1
 docdir := $(DESTDIR)$(PREFIX)/share/doc/$(NAME)
 
-.PHONY: help build demo test bench check-style fuzz install clean
+.PHONY: help build build-all demo test bench check-style fuzz install clean
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -21,11 +21,15 @@ build: $(BUILD)/build.ninja ## The binary, build/mcp-sandbox-computer-vm-for-ai
 	@ninja -C $(BUILD) --quiet src/$(NAME)
 	@for name in $(NAME) $(ALIASES); do ln -sfn src/$(NAME) $(BUILD)/$$name; done
 
+build-all: build
+	@ninja -C $(BUILD) --quiet
+
 demo: build ## A computer for an agent, from nothing to nothing left, with times
 	@ninja -C $(BUILD) --quiet tests/demo/demo
 	@$(BUILD)/tests/demo/demo $(BUILD)/$(NAME)
 
 test: ## Every check and test; closes with one line of counts
+	@tools/setup test
 	@tools/run-tests
 
 bench: build ## The table of speed and memory

@@ -1,0 +1,42 @@
+// The official Inspector's command line, in each era: what people look at a server with.
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import test from 'node:test';
+import { promisify } from 'node:util';
+import { needsRoot, temporaryFolder } from '../integration/support/machine.mjs';
+import { BINARY } from '../integration/support/server.mjs';
+
+const require = createRequire(import.meta.url);
+const manifest = require.resolve('@modelcontextprotocol/inspector/package.json');
+const program = path.join(path.dirname(manifest), require(manifest).bin['mcp-inspector']);
+
+// Exit code and output of one run of it.
+async function inspect(t, ...args) {
+    const home = temporaryFolder(t, 'home-');
+    const command = [program, '--cli', BINARY, '--state-dir', path.join(home, 'state'), ...args];
+    try {
+        const { stdout } = await promisify(execFile)(process.execPath, command, { env: { ...process.env, HOME: home } });
+        return { code: 0, stdout };
+    } catch (error) {
+        return { code: error.code, stdout: error.stdout, stderr: error.stderr };
+    }
+}
+
+for (const era of ['legacy', 'auto', 'modern']) {
+    test(`era ${era}: tools/list is portable, tools/call works, a tool's error is one`, needsRoot, async (t) => {
+        const listed = await inspect(t, '--protocol-era', era, '--method', 'tools/list', '--strict');
+        assert.equal(listed.code, 0, listed.stderr);
+        assert.match(listed.stdout, /"terminal_execute"/);
+
+        const call = ['--protocol-era', era, '--method', 'tools/call', '--tool-name', 'terminal_execute', '--tool-args-json'];
+        const called = await inspect(t, ...call, JSON.stringify({ command: 'echo from inside; exit 4' }));
+        assert.equal(called.code, 0, called.stderr);
+        assert.equal(JSON.parse(called.stdout).structuredContent.stdout, 'from inside\n');
+        assert.equal(JSON.parse(called.stdout).structuredContent.exit_code, 4);
+
+        const refused = await inspect(t, ...call, JSON.stringify({ command: 'true', timeout: -1 }));
+        assert.equal(refused.code, 5, refused.stderr);
+    });
+}
