@@ -93,8 +93,7 @@ static int apply_flags(struct config *c, struct arguments a, struct error *err)
     return more;
 }
 
-/* *ret_arguments tells, of an error, whether it was met on the command line. */
-static int load(struct config *c, const struct arguments *a, char *const *env, enum config_action *ret_action,
+int config_read(struct config *c, const struct arguments *a, char *const *env, enum config_action *ret_action,
                 bool *ret_arguments, struct error *err)
 {
     *ret_arguments = true;
@@ -111,7 +110,7 @@ static int load(struct config *c, const struct arguments *a, char *const *env, e
     if (apply_flags(c, *a, err) < 0)
         return -1;
     *ret_arguments = false;
-    return state_dir_resolve(c, env, err) < 0 ? -1 : rules_check(c, err);
+    return 0;
 }
 
 struct config *config_load(int argc, char *const *argv, char *const *env, enum config_action *ret_action,
@@ -125,11 +124,14 @@ struct config *config_load(int argc, char *const *argv, char *const *env, enum c
     const struct arguments arguments = {
         .argc = argc, .argv = argv, .next = 1, .personality = c->values.personality};
     enum config_action action;
-    bool on_command_line;
+    bool in_arguments;
     struct error why = ERROR_INIT;
-    if (load(c, &arguments, env, &action, &on_command_line, &why) < 0) {
+    int status = config_read(c, &arguments, env, &action, &in_arguments, &why);
+    if (status == 0 && action != CONFIG_HELP && action != CONFIG_VERSION)
+        status = state_dir_resolve(c, env, &why) < 0 ? -1 : rules_check(c, &why);
+    if (status < 0) {
+        *ret_exit = in_arguments && why.code == ERR_INVALID ? 2 : 1;
         error_set(err, why.code, "%s", why.msg);
-        *ret_exit = on_command_line && why.code == ERR_INVALID ? 2 : 1;
         return NULL;
     }
     *ret_action = action;

@@ -19,7 +19,7 @@ void config_print_version(const struct config *c, FILE *to)
     fprintf(to, "%s %s\n", program_name(c->values.personality), config_version());
 }
 
-/* Appends ", part" or " (part", so that the parts make up one pair of brackets. */
+/* Appends "; what value", or " (what value" as the first one. */
 static void add_note(struct buf *to, bool *open, const char *what, const char *value)
 {
     (void)!buf_printf(to, "%s%s%s", *open ? "; " : " (", what, value);
@@ -57,10 +57,12 @@ void option_describe(const struct option_row *row, bool kilntainers, struct buf 
         def = strcmp(def, "true") == 0 ? "on" : "off";
     if (def != NULL || row->def_told != NULL)
         add_note(to, &open, "default: ", def != NULL ? def : row->def_told);
-    for (size_t i = 0; i < ARRAY_LEN(row->env) && row->env[i] != NULL; i++)
-        add_note(to, &open, i == 0 ? "environment: " : "or ", row->env[i]);
     if (row->traits & OPTION_NO_FLAG)
-        add_note(to, &open, "no flag; in the config file: ", row->name);
+        add_note(to, &open, "in the config file: ", row->name);
+    else if (row->env[0] != NULL)
+        add_note(to, &open, "environment: ", row->env[0]);
+    for (size_t i = 1; i < ARRAY_LEN(row->env) && row->env[i] != NULL; i++)
+        (void)!buf_printf(to, ", %s", row->env[i]);
     (void)!buf_append_str(to, open ? ")" : "");
     if (row->traits & OPTION_LATER)
         (void)!buf_append_str(to, " Not in this version.");

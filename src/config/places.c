@@ -28,7 +28,7 @@ static int read_file(struct config *c, const char *path, struct error *err)
     _cleanup_(buf_done)
     struct buf content = BUF_INIT(LIMIT_CONFIG_FILE_BYTES);
     if (file_read(AT_FDCWD, path, &content, err) < 0)
-        return -1;
+        return error_prefix(err, "config file");
     c->file = xstrdup(path);
     return config_file_apply(c, c->file, buf_str(&content), content.len, err);
 }
@@ -50,8 +50,9 @@ static int read_file_if_any(struct config *c, const char *folder, const char *na
 
 int config_file_read(struct config *c, char *const *env, struct error *err)
 {
-    if (c->values.config_path != NULL)
-        return read_file(c, c->values.config_path, err);
+    const char *path = c->values.config_path;
+    if (path != NULL)
+        return read_file(c, path, err);
     const char *name = program_name(c->values.personality);
     _cleanup_(cleanup_free)
     char *user = user_folder(env, "XDG_CONFIG_HOME", ".config");

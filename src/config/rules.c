@@ -18,15 +18,23 @@ static const struct option_row *option_of_member(size_t member)
     return row;
 }
 
-/* "--network", "SANDBOX_BACKEND", "FILE:3: network": what a person has to change. */
+/* "--host 0.0.0.0 WHY", "SANDBOX_BACKEND=docker WHY", "FILE:3: network = true WHY". */
 static int refuse(const struct config *c, const struct option_row *row, struct error *err, const char *why)
 {
-    const struct origin *origin = config_origin(c, row);
-    if (origin->source == SOURCE_FILE)
-        return error_set(err, ERR_UNSUPPORTED, "%s:%d: %s %s", origin->name, origin->line, row->name, why);
-    if (origin->source == SOURCE_ENVIRONMENT)
-        return error_set(err, ERR_UNSUPPORTED, "%s %s", origin->name, why);
-    return error_set(err, ERR_UNSUPPORTED, "--%s %s", row->name, why);
+    const char *text = "";
+    _cleanup_(buf_done)
+    struct buf formatted = BUF_INIT(CONFIG_TEXT_MAX);
+    if (row->type == OPTION_STRING || row->type == OPTION_PATH)
+        text = *(char *const *)config_member(c, row);
+    else if (row->type == OPTION_LIST)
+        text = **(char **const *)config_member(c, row);
+    else if (row->type == OPTION_ENUM)
+        text = row->names[config_enum(c, row)].name;
+    else if (config_format(c, row, &formatted) == 0)
+        text = buf_str(&formatted);
+    char subject[SUBJECT_SIZE];
+    return error_set(err, ERR_UNSUPPORTED, "%s %s", config_subject(row, config_origin(c, row), text, subject),
+                     why);
 }
 
 static bool is_default(const struct config *c, const struct option_row *row)
@@ -78,12 +86,10 @@ static int check_exposure(struct config *c, struct error *err)
     bool guarded = v->auth_token != NULL || v->auth_token_file != NULL || v->allow_unauthenticated_http;
     if (v->transport == CONFIG_STDIO || v->unix_socket != NULL || is_loopback(v->host) || guarded)
         return 0;
-    char why[256];
-    snprintf(why, sizeof(why),
-             "%.100s lets other machines in, without a token; give --auth-token-file FILE or "
-             "--allow-unauthenticated-http, or use 127.0.0.1",
-             v->host);
-    return refuse(c, ROW(host), err, why);
+    return refuse(c, ROW(host), err,
+                  "lets other machines in without a token; give --auth-token-file FILE or "
+                  "--allow-unauthenticated-http, "
+                  "or use 127.0.0.1");
 }
 
 /* Names that this version knows but can't serve, foremost backends. */
@@ -91,14 +97,10 @@ static int check_names(struct config *c, struct error *err)
 {
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];
-        if (row->type != OPTION_ENUM || config_origin(c, row)->source == SOURCE_DEFAULT)
+        if (row->type != OPTION_ENUM || !row->names[config_enum(c, row)].later)
             continue;
-        const struct option_name *chosen = &row->names[config_enum(c, row)];
-        if (!chosen->later)
-            continue;
-        char why[256];
-        size_t used =
-            (size_t)snprintf(why, sizeof(why), "%s is not in this version, which has:", chosen->name);
+        char why[256] = "is not in this version, which has:";
+        size_t used = strlen(why);
         for (const struct option_name *name = row->names; name->name != NULL && used < sizeof(why); name++)
             if (!name->later)
                 used += (size_t)snprintf(why + used, sizeof(why) - used, " %s", name->name);

@@ -74,6 +74,12 @@ int arguments_next(struct arguments *a, struct argument *ret, struct error *err)
 enum config_personality arguments_personality(int argc, char *const *argv);
 const char *program_name(enum config_personality personality);
 
+/* config.c */
+/* All values from all sources, rules not yet checked. *ret_arguments tells, of an error, whether it was met
+ * on the command line. */
+int config_read(struct config *c, const struct arguments *a, char *const *env, enum config_action *ret_action,
+                bool *ret_arguments, struct error *err);
+
 /* file.c */
 int config_file_apply(struct config *c, const char *name, const char *bytes, size_t n, struct error *err);
 
