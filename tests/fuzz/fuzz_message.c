@@ -27,7 +27,8 @@ static void assert_within(struct span inner, struct span outer)
 
 static void answer(const struct message *m)
 {
-    _cleanup_buf_ struct buf out = BUF_INIT(MIB);
+    _cleanup_(buf_done)
+    struct buf out = BUF_INIT(MIB);
     assert_within(m->id, m->text);
     assert_within(m->progress_token, m->text);
 
