@@ -58,7 +58,7 @@ test('a signal is named and gives 128 + its number', needsRoot, async (t) => {
     const server = await startServer(t);
     const value = await server.run('kill -TERM $$');
     assert.equal(value.exit_code, 143);
-    assert.match(String(value.signal), /^(SIGTERM|TERM|15)$/);
+    assert.equal(value.signal, 'SIGTERM');
 });
 
 test('B1: the time limit ends a command and its background process', needsRoot, async (t) => {
@@ -89,7 +89,7 @@ test('B2: a background process that keeps stdout does not hold the call', needsR
     const value = await server.run('sleep 100 & echo $!');
     const pid = Number(value.stdout);
     assert.equal(value.exit_code, 0);
-    assert.deepEqual(value.background.map((p) => p.pid ?? p), [pid]);
+    assert.deepEqual(value.background, [pid]);
     assert.equal((await server.run(`kill -0 ${pid} && kill ${pid}`)).exit_code, 0, 'it was alive');
 });
 
@@ -168,9 +168,8 @@ test('B13: a flood is cut, kept in the computer, and costs the server little', n
     assert.ok(value.stdout.startsWith('first\nxxx'));
     assert.ok(value.stdout.endsWith('xxx\nlast\n'));
     assert.ok(value.stdout.length < 3 * MIB);
-    assert.match(JSON.stringify(value.truncated), new RegExp(String(500 * MIB + 12)), 'the bytes in all');
-    const path = /"(\/[^"]+)"/.exec(JSON.stringify(value.truncated))[1];
-    assert.equal((await server.run(`head -c 9 ${path}`)).stdout, 'first\nxxx');
+    assert.equal(value.truncated.stdout_bytes, 500 * MIB + 12);
+    assert.equal((await server.run(`head -c 9 ${value.truncated.stdout_path}`)).stdout, 'first\nxxx');
     assert.ok(memoryKiB(server.pid, 'VmHWM') < 64 * 1024, `high-water mark ${memoryKiB(server.pid, 'VmHWM')} KiB`);
 });
 
@@ -198,7 +197,7 @@ test('B19: a builtin in args mode', needsRoot, async (t) => {
     const { isError, value } = await server.exec({ args: ['cd', '/'] });
     assert.ok(!isError);
     assert.equal(value.exit_code, 127);
-    assert.match(value.stderr, /command/, 'says that builtins need command');
+    assert.match(value.note, /command/, 'says that builtins need command');
 });
 
 test('B45: a stuck command does not hold another one', needsRoot, async (t) => {

@@ -80,9 +80,8 @@ test('the tool as it is listed', async (t) => {
     await server.initialize();
     const [tool] = (await server.request('tools/list')).result.tools;
     const { properties } = tool.inputSchema;
-    assert.deepEqual(Object.keys(properties).slice(0, 7),
-        ['command', 'args', 'stdin', 'working_directory', 'timeout', 'computer_id', 'temporary']);
-    assert.deepEqual(Object.keys(properties).slice(7).sort(), ['env', 'output_encoding', 'output_limit', 'stdin_base64']);
+    assert.deepEqual(Object.keys(properties).sort(), ['args', 'command', 'computer_id', 'env', 'output_encoding', 'output_limit', 'stdin',
+        'stdin_base64', 'temporary', 'timeout', 'working_directory']);
     assert.ok(!JSON.stringify(tool.inputSchema).includes('"default"'));
     assert.equal(tool.outputSchema.type, 'object');
     assert.deepEqual(tool._meta.ui.visibility, ['model', 'app']);
