@@ -56,7 +56,9 @@ struct guest_setup {
 #define GUEST_ROOT_PLAIN (1U << 1)   /* no overlay: FOLDER/root holds the whole writable root (the server filled it) */
 
 /* fds: [0] init's end of the channel, [1] the cgroup2 folder that init is born in, if GUEST_HAS_CGROUP2,
- * then v1_count open cgroup.procs of v1 groups that init joins before it runs anything. */
+ * then v1_count files `tasks` of v1 groups, open for writing, that init joins before it runs anything: it writes "0" to each
+ * while it has one thread and the host's root. (`cgroup.procs` works too, but each write to it waits for a grace period of the
+ * kernel's RCU, 6 ms when idle; `tasks` does not.) */
 struct guest_create {
     uint32_t type;
     uint32_t request;                /* echoed in the reply */
@@ -85,7 +87,10 @@ struct guest_ready {
 };
 
 /* The body: cwd, then argc arguments, then envc NAME=VALUE, each ended by NUL. Behind the struct in the packet, or in a sealed memfd.
- * fds in order: [stdin] stdout stderr status [scope's cgroup.procs, open for writing] [memfd of the body] [memfd of a script].
+ * fds in order: [stdin] stdout stderr status [scope] [memfd of the body] [memfd of a script].
+ * The scope is either the exec's cgroup2 folder, O_RDONLY | O_DIRECTORY, with GUEST_EXEC_SCOPE_DIR: the command is born in it. For
+ * that `cgroup.procs` in this folder and in the folder that init was born in must belong to id_base (nothing inside can see
+ * them). Or with GUEST_EXEC_SCOPE its cgroup.procs, open for writing: right, but 6 ms slower (see struct guest_create).
  * A program without a slash is searched in the PATH among the given environment. */
 struct guest_exec {
     uint32_t type;
@@ -97,6 +102,7 @@ struct guest_exec {
 #define GUEST_EXEC_STDIN (1U << 0)  /* else /dev/null of the computer */
 #define GUEST_EXEC_SCOPE (1U << 1)  /* the child writes "0" there before execve */
 #define GUEST_EXEC_BODY (1U << 2)   /* body in a memfd */
+#define GUEST_EXEC_SCOPE_DIR (1U << 4) /* excludes GUEST_EXEC_SCOPE */
 #define GUEST_EXEC_SCRIPT (1U << 3) /* becomes descriptor GUEST_SCRIPT_FD of the command, not close-on-exec */
 #define GUEST_SCRIPT_FD 3
 

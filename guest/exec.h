@@ -1,0 +1,22 @@
+/* Starting one command: a child that shares our memory until its execve. */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "guest/request.h"
+
+struct launch {
+    const struct request_exec *request;
+    int in, out, err; /* in -1: ours, which is /dev/null */
+    int scope; /* -1, or as `scope_is_folder` says: a cgroup2 folder to be born in, or a cgroup.procs to write
+                  to */
+    int script; /* -1: none */
+    int scope_is_folder;
+    unsigned nofile;
+};
+
+/* The process, or -1 with *ret_stage (enum guest_stage) and *ret_errno. A child that failed before its execve
+ * is left to be reaped as any other. Blocks until the execve: not for long, since nothing inside can make a
+ * file system that hangs. */
+pid_t exec_launch(const struct launch *launch, uint32_t *ret_stage, int32_t *ret_errno);

@@ -1,0 +1,402 @@
+/* Init is the zygote's child gone on, never exec'd: no file to reopen through /proc/self/exe, and its memory
+ * belongs to the host's user namespace, so that with dumpable 0 all of /proc/1 is closed to the computer's
+ * root.
+ *
+ * Setting up: wait until the zygote has mapped our ids; become root of them; build the tree; give up
+ * privileges; say ready. Then one loop: requests from the channel, ended children from the signalfd, records
+ * from reapers. When the server is gone, the channel's end or its pidfd says so, init exits, and the kernel
+ * kills all that is left of the computer.
+ *
+ * A command's record is written by init alone. Without reapers its process is our child; with
+ * GUEST_SCOPE_REAPER our child is its reaper (reaper.c), which sends us the record first. */
+#include "guest/init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <linux/keyctl.h>
+
+#include "guest/exec.h"
+#include "guest/packet.h"
+#include "guest/privileges.h"
+#include "guest/reaper.h"
+#include "guest/report.h"
+#include "guest/request.h"
+#include "guest/sys.h"
+#include "guest/title.h"
+#include "guest/tree.h"
+
+#define RUNNING_MAX 1024
+#define OOM_COMMANDS "500"
+
+struct running {
+    uint32_t id;
+    pid_t pid;  /* of the command, or of its reaper */
+    int status; /* -1: already written, what is left is the reaper */
+};
+
+static struct {
+    struct running running[RUNNING_MAX];
+    unsigned count;
+    unsigned nofile;
+    char oom_before[8];
+    bool use_reapers;
+    bool strays; /* processes of a killed reaper may live */
+    int reports; /* init's end of FD_SYNC, with reapers; else -1 */
+} init = {.reports = -1};
+
+/* --- setting up --- */
+
+/* The zygote's other descriptors go at once: its control socket, and its ends of other computers' sync pairs.
+ */
+static int take_descriptors(const struct init_start *start, struct guest_error *err)
+{
+    if (dup3(start->channel, FD_CHANNEL, O_CLOEXEC) < 0)
+        return report(err, "take channel");
+    for (unsigned i = 0; i < start->create->v1_count; i++)
+        if (write(start->v1_tasks[i], "0", 1) < 0)
+            return report(err, "join group");
+    if (dup3(start->sync, FD_SYNC, O_CLOEXEC) < 0 && errno != EINVAL)
+        return report(err, "take sync");
+    if (sys_close_range(FD_SYNC + 1, ~0U, 0) < 0)
+        return report(err, "close descriptors");
+    /* To be opened now: once we have changed ids it belongs to the host. */
+    if (open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC) != FD_OOM ||
+        read(FD_OOM, init.oom_before, sizeof(init.oom_before) - 1) < 0)
+        return report(err, "open oom_score_adj");
+    return 0;
+}
+
+/* Kernels without keyrings have none to leave. */
+static int leave_keyring(struct guest_error *err)
+{
+    if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS)
+        return report(err, "join session keyring");
+    return 0;
+}
+
+static int become_root(struct guest_error *err)
+{
+    if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
+        syscall(SYS_setresuid, 0, 0, 0) < 0)
+        return report(err, "become root");
+    return 0;
+}
+
+static int raise_loopback(struct guest_error *err)
+{
+    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+    _cleanup_fd_ int socket_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (socket_fd < 0 || ioctl(socket_fd, SIOCSIFFLAGS, &request) < 0)
+        return report(err, "raise loopback");
+    return 0;
+}
+
+/* The computer's own /dev/null, for commands without input and for ourselves. */
+static int replace_standard_descriptors(struct guest_error *err)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0)
+        return report(err, "open /dev/null");
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    dup2(null, STDERR_FILENO);
+    close(null);
+    return 0;
+}
+
+static int set_up(const struct init_start *start, struct guest_error *err)
+{
+    char go;
+    if (leave_keyring(err) < 0 || take_descriptors(start, err) < 0)
+        return -1;
+    if (read(FD_SYNC, &go, 1) != 1)
+        return report_text(err, ECANCELED, "wait for zygote", "the zygote gave up");
+    if (become_root(err) < 0)
+        return -1;
+    if (unshare(CLONE_NEWNS | CLONE_NEWCGROUP) < 0)
+        return report(err, "unshare");
+    close(FD_SYNC);
+    if (tree_make(start->root_flags, start->slot, start->create->shm_bytes, err) < 0)
+        return -1;
+    if (raise_loopback(err) < 0)
+        return -1;
+    if (sethostname(start->create->hostname, strlen(start->create->hostname)) < 0)
+        return report(err, "set hostname");
+    if (replace_standard_descriptors(err) < 0)
+        return -1;
+    init.use_reapers = start->create->flags & GUEST_SCOPE_REAPER;
+    if (init.use_reapers && (init.reports = reaper_make_reports(FD_SYNC)) < 0)
+        return report(err, "make report socket");
+    if (privileges_limit(start->create->nofile, &init.nofile, err) < 0)
+        return -1;
+    return privileges_drop(err);
+}
+
+/* --- commands --- */
+
+static void answer(int status, const struct guest_exit *record)
+{
+    /* An empty pipe takes it whole; a server that passed something else loses its record, and doesn't hold us
+     * up. */
+    fcntl(status, F_SETFL, O_NONBLOCK);
+    if (write(status, record, sizeof(*record)) < 0)
+        return;
+}
+
+static void answer_failure(int status, uint32_t id, uint32_t stage, int32_t sys)
+{
+    const struct guest_exit record = {.id = id, .stage = stage, .sys = sys};
+    answer(status, &record);
+}
+
+/* A score can be raised by all and lowered to where it began, and children inherit it. So init raises its own
+ * while it starts one: the child couldn't, /proc/self is closed to it until its execve. Init is to be the
+ * last to be chosen. */
+static pid_t start_command(const struct launch *launch, uint32_t id, uint32_t *ret_stage, int32_t *ret_errno)
+{
+    pwrite(FD_OOM, OOM_COMMANDS, strlen(OOM_COMMANDS), 0);
+    pid_t pid =
+        init.use_reapers ? reaper_start(FD_SYNC, launch, id) : exec_launch(launch, ret_stage, ret_errno);
+    if (pid < 0 && init.use_reapers) {
+        *ret_stage = GUEST_STAGE_FORK;
+        *ret_errno = errno;
+    }
+    pwrite(FD_OOM, init.oom_before, strlen(init.oom_before), 0);
+    return pid;
+}
+
+static int fd_at(const struct packet *packet, int index)
+{
+    return index < 0 ? -1 : packet->fds[index];
+}
+
+static void run_command(struct packet *packet, const struct guest_exec *exec, const struct request_fds *fds,
+                        char *body, size_t body_size)
+{
+    struct request_exec request;
+    uint32_t stage = GUEST_STAGE_REQUEST;
+    int32_t sys = EINVAL;
+    pid_t pid = -1;
+    if (init.count == RUNNING_MAX) {
+        sys = EAGAIN;
+    } else if (request_exec_parse(exec, body, body_size, &request)) {
+        const struct launch launch = {
+            .request = &request,
+            .in = fd_at(packet, fds->in),
+            .out = fd_at(packet, fds->out),
+            .err = fd_at(packet, fds->err),
+            .scope = fd_at(packet, fds->scope),
+            .script = fd_at(packet, fds->script),
+            .scope_is_folder = exec->flags & GUEST_EXEC_SCOPE_DIR,
+            .nofile = init.nofile,
+        };
+        pid = start_command(&launch, exec->id, &stage, &sys);
+    }
+    if (pid < 0) {
+        answer_failure(fd_at(packet, fds->status), exec->id, stage, sys);
+        return;
+    }
+    init.running[init.count++] =
+        (struct running){.id = exec->id, .pid = pid, .status = packet_take_fd(packet, (unsigned)fds->status)};
+}
+
+/* Sealed, or reading it could be the end of us. */
+static void *map_body(int memfd, size_t size)
+{
+    struct stat st;
+    const int needed = F_SEAL_SHRINK | F_SEAL_WRITE;
+    int seals = fcntl(memfd, F_GET_SEALS);
+    if (seals < 0 || (seals & needed) != needed || fstat(memfd, &st) < 0)
+        return NULL;
+    if (size == 0 || size > GUEST_BODY_MAX || st.st_size != (off_t)size)
+        return NULL;
+    void *body = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, memfd, 0);
+    return body == MAP_FAILED ? NULL : body;
+}
+
+static void handle_exec(struct packet *packet)
+{
+    const struct guest_exec *exec = (const void *)packet->bytes;
+    struct request_fds fds;
+    if (!request_exec_fds(exec->flags, &fds) || packet->fd_count != fds.count || packet->cut) {
+        /* The status pipe is where the flags say, if anywhere. */
+        if ((unsigned)fds.status < packet->fd_count)
+            answer_failure(packet->fds[fds.status], exec->id, GUEST_STAGE_REQUEST, EINVAL);
+        return;
+    }
+    if (fds.body < 0) {
+        run_command(packet, exec, &fds, packet->bytes + sizeof(*exec), packet->size - sizeof(*exec));
+        return;
+    }
+    char *body = map_body(packet->fds[fds.body], exec->body_bytes);
+    if (!body) {
+        answer_failure(packet->fds[fds.status], exec->id, GUEST_STAGE_REQUEST, EINVAL);
+        return;
+    }
+    run_command(packet, exec, &fds, body, exec->body_bytes);
+    munmap(body, exec->body_bytes);
+}
+
+static void handle_kill(const struct guest_kill *request)
+{
+    for (unsigned i = 0; init.use_reapers && i < init.count; i++)
+        if (init.running[i].id == request->id)
+            kill(init.running[i].pid, REAPER_KILL_SIGNAL);
+}
+
+/* --- files --- */
+
+static int make_file(char *path, struct guest_error *err)
+{
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        int failed = mkdir(path, 0755) < 0 && errno != EEXIST;
+        *slash = '/';
+        if (failed)
+            return report(err, "make folder");
+    }
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    return fd < 0 ? report(err, "make file") : fd;
+}
+
+static void handle_open(struct packet *packet)
+{
+    struct guest_open *request = (void *)packet->bytes;
+    struct guest_opened opened = {};
+    if (packet->fd_count != 1)
+        return;
+    _cleanup_fd_ int fd = make_file(request->path, &opened.error);
+    packet_send(packet->fds[0], &opened, sizeof(opened), fd, MSG_DONTWAIT);
+}
+
+/* --- loop --- */
+
+static void handle_request(void)
+{
+    static struct packet packet;
+    int received = packet_receive(FD_CHANNEL, &packet, MSG_DONTWAIT);
+    if (received == 0)
+        _exit(0);
+    if (received < 0)
+        return;
+    switch (request_type(packet.bytes, packet.size)) {
+    case GUEST_EXEC:
+        handle_exec(&packet);
+        break;
+    case GUEST_KILL:
+        handle_kill((const void *)packet.bytes);
+        break;
+    case GUEST_OPEN:
+        handle_open(&packet);
+        break;
+    default: /* nothing that we know, and nobody to tell */
+        break;
+    }
+    packet_close_fds(&packet);
+}
+
+static void finish(struct running *running, const struct guest_exit *record)
+{
+    if (running->status < 0)
+        return;
+    answer(running->status, record);
+    close(running->status);
+    running->status = -1;
+}
+
+static void handle_reports(void)
+{
+    struct guest_exit record;
+    while (init.reports >= 0 &&
+           recv(init.reports, &record, sizeof(record), MSG_DONTWAIT) == (ssize_t)sizeof(record))
+        for (unsigned i = 0; i < init.count; i++)
+            if (init.running[i].id == record.id)
+                finish(&init.running[i], &record);
+}
+
+/* Orphans that we adopted match nothing and are dropped. A reaper that didn't exit was killed by the
+ * computer's own code: its command counts as killed, and what it watched over has fallen to us. */
+static void handle_end(pid_t pid, int wait_status, const struct rusage *usage)
+{
+    for (unsigned i = 0; i < init.count; i++) {
+        struct running *running = &init.running[i];
+        if (running->pid != pid)
+            continue;
+        init.strays |= init.use_reapers && !WIFEXITED(wait_status);
+        if (running->status >= 0) {
+            struct guest_exit record = {.id = running->id};
+            reaper_fill_record(&record, wait_status, usage);
+            finish(running, &record);
+        }
+        *running = init.running[--init.count];
+        break;
+    }
+}
+
+static void end_strays(void)
+{
+    pid_t reapers[RUNNING_MAX];
+    for (unsigned i = 0; i < init.count; i++)
+        reapers[i] = init.running[i].pid;
+    init.strays = reaper_kill_beneath(getpid(), reapers, init.count);
+}
+
+static void handle_children(void)
+{
+    struct signalfd_siginfo drained[8];
+    while (read(FD_SIGNALS, drained, sizeof(drained)) == (ssize_t)sizeof(drained))
+        continue;
+    int wait_status;
+    struct rusage usage;
+    for (pid_t pid; (pid = wait4(-1, &wait_status, WNOHANG, &usage)) > 0;) {
+        handle_reports();
+        handle_end(pid, wait_status, &usage);
+    }
+    if (init.strays)
+        end_strays();
+}
+
+static _Noreturn void loop(void)
+{
+    struct pollfd polled[] = {
+        {.fd = FD_CHANNEL, .events = POLLIN},
+        {.fd = FD_SERVER, .events = POLLIN},
+        {.fd = FD_SIGNALS, .events = POLLIN},
+        {.fd = init.reports, .events = POLLIN},
+    };
+    for (;;) {
+        if (poll(polled, ARRAY_LEN(polled), -1) < 0)
+            continue;
+        if (polled[1].revents)
+            _exit(0);
+        if (polled[3].revents)
+            handle_reports();
+        if (polled[2].revents)
+            handle_children();
+        if (polled[0].revents)
+            handle_request();
+    }
+}
+
+void init_run(const struct init_start *start)
+{
+    struct guest_ready ready = {.type = GUEST_READY};
+    title_set("sandbox-init");
+    int failed = set_up(start, &ready.error);
+    packet_send(FD_CHANNEL, &ready, sizeof(ready), -1, 0);
+    if (failed)
+        _exit(1);
+    loop();
+}

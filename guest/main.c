@@ -1,0 +1,25 @@
+/* The program on the other side: started by the server as its zygote, it makes computers and then lives on in
+ * each as its first process. Static, without libraries, and small, since each computer carries a copy of its
+ * memory. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "guest/title.h"
+#include "guest/wire.h"
+#include "guest/zygote.h"
+
+int main(int argc, char **argv)
+{
+    if (argc != 1 || strcmp(argv[0], "sandbox-zygote") != 0 ||
+        fcntl(GUEST_FD_CONTROL, F_SETFD, FD_CLOEXEC) < 0) {
+        fprintf(stderr, "This program is run by the sandbox server only.\n");
+        return 2;
+    }
+    setsid(); /* no terminal of the server's, for us and all to come */
+    umask(022);
+    title_begin(argv[0]);
+    return zygote_run();
+}

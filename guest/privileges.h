@@ -1,0 +1,13 @@
+/* Giving up what a computer's processes never need, in the order that lets each step still work. */
+#pragma once
+
+#include <stdint.h>
+
+#include "guest/wire.h"
+
+/* Core dumps off, not dumpable, umask, descriptor limit. *ret_nofile: what a command may get of `nofile`. */
+int privileges_limit(uint32_t nofile, unsigned *ret_nofile, struct guest_error *err);
+/* Capabilities, no_new_privs, the system call filter. Final. */
+int privileges_drop(struct guest_error *err);
+/* What clone3 must carry under the filter. */
+const uint64_t *privileges_token(void);

@@ -1,0 +1,97 @@
+#include "guest/request.h"
+
+#include <string.h>
+
+static bool ended(const char *text, size_t size)
+{
+    return memchr(text, 0, size) != NULL;
+}
+
+uint32_t request_type(const void *bytes, size_t size)
+{
+    static const size_t sizes[] = {
+        [GUEST_SETUP] = sizeof(struct guest_setup), [GUEST_CREATE] = sizeof(struct guest_create),
+        [GUEST_EXEC] = sizeof(struct guest_exec),   [GUEST_KILL] = sizeof(struct guest_kill),
+        [GUEST_OPEN] = sizeof(struct guest_open),
+    };
+    uint32_t type;
+    if (size < sizeof(type))
+        return 0;
+    memcpy(&type, bytes, sizeof(type));
+    if (type >= sizeof(sizes) / sizeof(sizes[0]) || sizes[type] == 0)
+        return 0;
+    if (type == GUEST_EXEC ? size < sizes[type] : size != sizes[type])
+        return 0;
+    const struct guest_open *open = bytes;
+    if (type == GUEST_OPEN && (open->path[0] != '/' || !ended(open->path, sizeof(open->path))))
+        return 0;
+    return type;
+}
+
+bool request_setup_ok(const struct guest_setup *setup, unsigned fd_count)
+{
+    return fd_count == 1 && ended(setup->state_dir, sizeof(setup->state_dir)) && setup->state_dir[0] == '/' &&
+           ended(setup->base_dir, sizeof(setup->base_dir)) &&
+           (setup->base_dir[0] == '/' || setup->flags & GUEST_ROOT_PLAIN);
+}
+
+bool request_create_ok(const struct guest_create *create, unsigned fd_count)
+{
+    unsigned cgroup2 = create->flags & GUEST_HAS_CGROUP2 ? 1 : 0;
+    return create->v1_count < GUEST_FDS_MAX && fd_count == 1 + cgroup2 + create->v1_count &&
+           create->id_base > 0 && create->id_count > 0 && create->id_count <= UINT32_MAX - create->id_base &&
+           ended(create->hostname, sizeof(create->hostname)) &&
+           ended(create->folder, sizeof(create->folder)) && create->folder[0] && create->folder[0] != '/';
+}
+
+bool request_exec_fds(uint32_t flags, struct request_fds *ret)
+{
+    int next = 0;
+    ret->in = flags & GUEST_EXEC_STDIN ? next++ : -1;
+    ret->out = next++;
+    ret->err = next++;
+    ret->status = next++;
+    ret->scope = flags & (GUEST_EXEC_SCOPE | GUEST_EXEC_SCOPE_DIR) ? next++ : -1;
+    ret->body = flags & GUEST_EXEC_BODY ? next++ : -1;
+    ret->script = flags & GUEST_EXEC_SCRIPT ? next++ : -1;
+    ret->count = (unsigned)next;
+    return !(flags & GUEST_EXEC_SCOPE && flags & GUEST_EXEC_SCOPE_DIR);
+}
+
+/* Cuts the next string off; NULL: there is none. */
+static char *next_string(char **cursor, const char *end)
+{
+    char *start = *cursor;
+    char *nul = memchr(start, 0, (size_t)(end - start));
+    if (!nul)
+        return NULL;
+    *cursor = nul + 1;
+    return start;
+}
+
+static bool collect(char **cursor, const char *end, uint32_t count, char **ret)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!(ret[i] = next_string(cursor, end)))
+            return false;
+    ret[count] = NULL;
+    return true;
+}
+
+bool request_exec_parse(const struct guest_exec *exec, char *body, size_t body_size, struct request_exec *ret)
+{
+    static char *pointers[1 + REQUEST_ARGC_MAX + 1 + REQUEST_ENVC_MAX + 1];
+    if (exec->argc < 1 || exec->argc > REQUEST_ARGC_MAX || exec->envc > REQUEST_ENVC_MAX ||
+        exec->body_bytes != body_size || body_size > GUEST_BODY_MAX)
+        return false;
+    char **argv = pointers + 1;
+    char **envp = argv + exec->argc + 1;
+    char *cursor = body;
+    const char *end = body + body_size;
+    char *cwd = next_string(&cursor, end);
+    if (!cwd || !collect(&cursor, end, exec->argc, argv) || !collect(&cursor, end, exec->envc, envp) ||
+        cursor != end)
+        return false;
+    *ret = (struct request_exec){.cwd = cwd, .argv = argv, .envp = envp};
+    return true;
+}

@@ -1,0 +1,34 @@
+/* What the server asks, checked: pure functions of bytes, without input or output, so that a fuzzer can drive
+ * them. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "guest/wire.h"
+
+#define REQUEST_ARGC_MAX 8192
+#define REQUEST_ENVC_MAX 2048
+
+/* One exec. The strings stay where the body is. */
+struct request_exec {
+    const char *cwd;
+    char **argv; /* NULL-ended; argv[-1] is free for an interpreter's name */
+    char **envp; /* NULL-ended */
+};
+
+/* Where each descriptor of an exec is among those of the packet; -1: not given. */
+struct request_fds {
+    int in, out, err, status, scope, body, script;
+    unsigned count;
+};
+
+/* The type of a packet that is as long as its type demands and in order within itself, else 0. */
+uint32_t request_type(const void *bytes, size_t size);
+bool request_setup_ok(const struct guest_setup *setup, unsigned fd_count);
+bool request_create_ok(const struct guest_create *create, unsigned fd_count);
+/* False: the flags contradict each other; the places up to `status` hold all the same. */
+bool request_exec_fds(uint32_t flags, struct request_fds *ret);
+/* False: malformed. The result lives until the next call. */
+bool request_exec_parse(const struct guest_exec *exec, char *body, size_t body_size,
+                        struct request_exec *ret);

@@ -1,0 +1,17 @@
+/* The zygote's own root: what computers are made from and nothing else, so that a new mount namespace copies
+ * a handful of mounts and shows no path of the host. */
+#pragma once
+
+#include "guest/wire.h"
+
+/* Makes it and pivots into it. Needs a mount namespace of its own. */
+int template_make(const struct guest_setup *setup, struct guest_error *err);
+
+/* Attaches the base's ids shifted into those of a user namespace at /lower/SLOT, read-only. An overlay made
+ * in a computer's namespace accepts no detached mount as its layer, hence the detour. stage "idmap base" with
+ * EINVAL: the base's file system can't do it. */
+int template_attach_lower(unsigned slot, int user_namespace, struct guest_error *err);
+void template_detach_lower(unsigned slot);
+
+/* Folders at the top of the root that the toolbox binds in this system; ends with NULL. */
+extern const char *const template_toolbox[];

@@ -1,0 +1,134 @@
+/* Nothing of the computer runs yet while its tree is built, so no path can change under us. But what an
+ * earlier life of a computer left in its root is hostile: a name at its top that we mount on must be a
+ * folder, never a link. */
+#include "guest/tree.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include "guest/report.h"
+#include "guest/sys.h"
+#include "guest/template.h"
+
+enum mask { MASK_FILE, MASK_FOLDER, MASK_READ_ONLY };
+
+/* What of /proc isn't the computer's own: hidden, or not to be changed. Absent ones are skipped. */
+static const struct {
+    const char *path;
+    enum mask mask;
+} masks[] = {
+    {"proc/kcore", MASK_FILE},         {"proc/keys", MASK_FILE},
+    {"proc/key-users", MASK_FILE},     {"proc/kmsg", MASK_FILE},
+    {"proc/timer_list", MASK_FILE},    {"proc/sched_debug", MASK_FILE},
+    {"proc/latency_stats", MASK_FILE}, {"proc/interrupts", MASK_FILE},
+    {"proc/acpi", MASK_FOLDER},        {"proc/scsi", MASK_FOLDER},
+    {"proc/asound", MASK_FOLDER},      {"proc/sys", MASK_READ_ONLY},
+    {"proc/irq", MASK_READ_ONLY},      {"proc/bus", MASK_READ_ONLY},
+    {"proc/fs", MASK_READ_ONLY},       {"proc/sysrq-trigger", MASK_READ_ONLY},
+};
+
+static int mount_overlay(unsigned slot, struct guest_error *err)
+{
+    char options[96];
+    snprintf(options, sizeof(options), "lowerdir=/lower/%u,upperdir=upper,workdir=work,userxattr", slot);
+    if (mount("overlay", "mnt", "overlay", MS_NODEV | MS_NOSUID, options) < 0)
+        return report(err, "mount overlay");
+    if (chdir("mnt") < 0)
+        return report(err, "enter root");
+    return 0;
+}
+
+static int bind_plain(struct guest_error *err)
+{
+    if (mount("root", "root", NULL, MS_BIND, NULL) < 0)
+        return report(err, "bind root");
+    if (chdir("root") < 0)
+        return report(err, "enter root");
+    return 0;
+}
+
+static int make_folder(const char *name, struct guest_error *err)
+{
+    struct stat st;
+    if (mkdir(name, 0755) == 0)
+        return 0;
+    if (errno != EEXIST || fstatat(AT_FDCWD, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return report_at(err, "make", name);
+    if (!S_ISDIR(st.st_mode)) {
+        errno = ENOTDIR;
+        return report_at(err, "make", name);
+    }
+    return 0;
+}
+
+static int bind_toolbox(struct guest_error *err)
+{
+    for (const char *const *name = template_toolbox; *name; name++) {
+        char source[16];
+        snprintf(source, sizeof(source), "/%s", *name);
+        if (access(source, F_OK) < 0)
+            continue;
+        if (make_folder(*name, err) < 0)
+            return -1;
+        if (mount(source, *name, NULL, MS_BIND | MS_REC, NULL) < 0)
+            return report_at(err, "bind", *name);
+    }
+    return 0;
+}
+
+static int mount_dev(uint64_t shm_bytes, struct guest_error *err)
+{
+    char options[80];
+    snprintf(options, sizeof(options), "size=%" PRIu64 ",nr_inodes=16384,mode=1777", shm_bytes);
+    if (mount("/dev", "dev", NULL, MS_BIND, NULL) < 0)
+        return report(err, "bind dev");
+    if (mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
+              "newinstance,ptmxmode=0666,mode=620,gid=5") < 0)
+        return report(err, "mount dev/pts");
+    if (mount("shm", "dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
+        return report(err, "mount dev/shm");
+    return 0;
+}
+
+static int lock_read_only(const char *path)
+{
+    if (mount(path, path, NULL, MS_BIND, NULL) < 0)
+        return -1;
+    return mount(NULL, path, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+}
+
+static int mask_proc(struct guest_error *err)
+{
+    for (unsigned i = 0; i < ARRAY_LEN(masks); i++) {
+        const char *path = masks[i].path;
+        int failed;
+        if (masks[i].mask == MASK_READ_ONLY)
+            failed = lock_read_only(path);
+        else
+            failed = mount(masks[i].mask == MASK_FILE ? "/dev/null" : "/empty", path, NULL, MS_BIND, NULL);
+        if (failed && errno != ENOENT)
+            return report_at(err, "mask", path);
+    }
+    return 0;
+}
+
+int tree_make(uint32_t root_flags, unsigned slot, uint64_t shm_bytes, struct guest_error *err)
+{
+    if ((root_flags & GUEST_ROOT_PLAIN ? bind_plain(err) : mount_overlay(slot, err)) < 0)
+        return -1;
+    if (make_folder("proc", err) < 0 || make_folder("dev", err) < 0)
+        return -1;
+    if (root_flags & GUEST_ROOT_TOOLBOX && bind_toolbox(err) < 0)
+        return -1;
+    if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return report(err, "mount proc");
+    if (mount_dev(shm_bytes, err) < 0 || mask_proc(err) < 0)
+        return -1;
+    if (sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        return report(err, "pivot");
+    return 0;
+}

@@ -1,0 +1,316 @@
+/* The zygote is small, has one thread and does one thing: on request it clones a process that becomes a
+ * computer's init. All namespaces but mount and cgroup are made by clone3, in one call with the pidfd and the
+ * place in cgroup2. Then, while the child waits: map its ids, attach the base with ids shifted into its user
+ * namespace; let it go. The child copies the zygote's mounts and says so by closing its end of the sync pair;
+ * only then is the attached base taken away again. Meanwhile the zygote serves the next request: each
+ * computer under way has a slot.
+ *
+ * It is the parent of all inits and reaps them; until then their numbers can't be reused, so it may kill by
+ * number. If the server goes, it kills them. If it is killed itself, they live on: nothing ties an init to
+ * it. */
+#include "guest/zygote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "guest/init.h"
+#include "guest/packet.h"
+#include "guest/reaper.h"
+#include "guest/report.h"
+#include "guest/request.h"
+#include "guest/sys.h"
+#include "guest/template.h"
+
+#define SLOTS 64
+#define INITS_MAX 16384
+#define GOODBYE_MS 2000 /* without a sign of progress */
+#define GOODBYE_STEP_MS 100
+
+/* A create's descriptors, by place in the packet. */
+struct passed {
+    int channel, cgroup2, v1[GUEST_FDS_MAX];
+};
+
+static struct {
+    uint32_t root_flags;
+    int sync[SLOTS]; /* our end; -1: the slot is free */
+    pid_t inits[INITS_MAX];
+    unsigned init_count;
+} zygote;
+
+/* --- making one computer --- */
+
+static int enter_folder(const char *folder, struct guest_error *err)
+{
+    _cleanup_fd_ int state = open("/state", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const struct open_how how = {
+        .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+    };
+    _cleanup_fd_ int fd = sys_openat2(state, folder, &how);
+    if (fd < 0 || fchdir(fd) < 0)
+        return report(err, "enter folder");
+    return 0;
+}
+
+static int write_map(int process, const char *name, const struct guest_create *create,
+                     struct guest_error *err)
+{
+    char map[40];
+    int length = snprintf(map, sizeof(map), "0 %u %u", create->id_base, create->id_count);
+    _cleanup_fd_ int fd = openat(process, name, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, map, (size_t)length) != length)
+        return report_at(err, "write", name);
+    return 0;
+}
+
+/* What the child can't do for itself; it waits meanwhile. */
+static int prepare_child(pid_t pid, const struct guest_create *create, unsigned slot, struct guest_error *err)
+{
+    char path[24];
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    _cleanup_fd_ int process = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (process < 0)
+        return report(err, "open process");
+    if (write_map(process, "uid_map", create, err) < 0 || write_map(process, "gid_map", create, err) < 0)
+        return -1;
+    if (zygote.root_flags & GUEST_ROOT_PLAIN)
+        return 0;
+    _cleanup_fd_ int user_namespace = openat(process, "ns/user", O_RDONLY | O_CLOEXEC);
+    if (user_namespace < 0)
+        return report(err, "open user namespace");
+    return template_attach_lower(slot, user_namespace, err);
+}
+
+static pid_t clone_init(const struct guest_create *create, const struct passed *passed, unsigned slot,
+                        int child_sync, int *ret_pidfd)
+{
+    struct clone_args args = {
+        .flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD,
+        .pidfd = (uintptr_t)ret_pidfd,
+        .exit_signal = SIGCHLD,
+    };
+    if (passed->cgroup2 >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (unsigned)passed->cgroup2;
+    }
+    pid_t pid = sys_clone3(&args);
+    if (pid != 0)
+        return pid;
+    close(zygote.sync[slot]);
+    init_run(&(struct init_start){
+        .create = create,
+        .v1_tasks = passed->v1,
+        .root_flags = zygote.root_flags,
+        .slot = slot,
+        .channel = passed->channel,
+        .sync = child_sync,
+    });
+}
+
+static void free_slot(unsigned slot)
+{
+    close(zygote.sync[slot]);
+    zygote.sync[slot] = -1;
+    if (!(zygote.root_flags & GUEST_ROOT_PLAIN))
+        template_detach_lower(slot);
+}
+
+static int make_computer(const struct guest_create *create, const struct passed *passed, unsigned slot,
+                         int *ret_pidfd, pid_t *ret_pid, struct guest_error *err)
+{
+    int pair[2];
+    if (zygote.init_count == INITS_MAX)
+        return report_text(err, EAGAIN, "count computers", "too many");
+    if (enter_folder(create->folder, err) < 0)
+        return -1;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return report(err, "make sync pair");
+    zygote.sync[slot] = pair[0];
+    _cleanup_fd_ int child_sync = pair[1];
+    pid_t pid = clone_init(create, passed, slot, child_sync, ret_pidfd);
+    if (pid < 0) {
+        report(err, "clone");
+        free_slot(slot);
+        return -1;
+    }
+    zygote.inits[zygote.init_count++] = pid;
+    if (prepare_child(pid, create, slot, err) < 0 || send(pair[0], "g", 1, MSG_NOSIGNAL) != 1) {
+        if (!err->stage[0])
+            report(err, "start init");
+        kill(pid, SIGKILL);
+        close(*ret_pidfd);
+        free_slot(slot);
+        return -1;
+    }
+    *ret_pid = pid;
+    return 0;
+}
+
+static bool find_slot(unsigned *ret)
+{
+    for (unsigned i = 0; i < SLOTS; i++) {
+        *ret = i;
+        if (zygote.sync[i] < 0)
+            return true;
+    }
+    return false;
+}
+
+static struct passed sort_descriptors(const struct guest_create *create, const struct packet *packet)
+{
+    unsigned next = 0;
+    struct passed passed = {.channel = packet->fds[next++], .cgroup2 = -1};
+    if (create->flags & GUEST_HAS_CGROUP2)
+        passed.cgroup2 = packet->fds[next++];
+    for (unsigned i = 0; i < create->v1_count; i++)
+        passed.v1[i] = packet->fds[next++];
+    return passed;
+}
+
+static void handle_create(const struct packet *packet)
+{
+    const struct guest_create *create = (const void *)packet->bytes;
+    struct guest_reply reply = {.type = GUEST_REPLY, .request = create->request};
+    int pidfd = -1;
+    unsigned slot;
+    if (packet->cut || !request_create_ok(create, packet->fd_count) || !find_slot(&slot)) {
+        report_text(&reply.error, EINVAL, "read request", "malformed create");
+    } else {
+        const struct passed passed = sort_descriptors(create, packet);
+        if (make_computer(create, &passed, slot, &pidfd, &reply.pid, &reply.error) < 0)
+            pidfd = -1;
+        if (chdir("/") < 0) /* don't pin a computer's folder */
+            report(&reply.error, "leave folder");
+    }
+    packet_send(GUEST_FD_CONTROL, &reply, sizeof(reply), pidfd, 0);
+    if (pidfd >= 0)
+        close(pidfd);
+}
+
+/* --- serving --- */
+
+static void reap(void)
+{
+    struct signalfd_siginfo drained[8];
+    while (read(FD_SIGNALS, drained, sizeof(drained)) > 0)
+        continue;
+    for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
+        for (unsigned i = 0; i < zygote.init_count; i++)
+            if (zygote.inits[i] == pid)
+                zygote.inits[i] = zygote.inits[--zygote.init_count];
+}
+
+/* The server is gone, and all of its computers with it. Not to wait for ever for one that can't die. */
+static int say_goodbye(void)
+{
+    struct pollfd signals = {.fd = FD_SIGNALS, .events = POLLIN};
+    for (unsigned i = 0; i < zygote.init_count; i++)
+        kill(zygote.inits[i], SIGKILL);
+    for (int left = GOODBYE_MS; zygote.init_count > 0 && left > 0; reap())
+        if (poll(&signals, 1, GOODBYE_STEP_MS) == 0)
+            left -= GOODBYE_STEP_MS;
+    return 0;
+}
+
+static int serve(struct packet *packet)
+{
+    struct pollfd polled[3 + SLOTS];
+    for (;;) {
+        unsigned slot;
+        const bool room = find_slot(&slot);
+        polled[0] = (struct pollfd){.fd = FD_SERVER, .events = POLLIN};
+        polled[1] = (struct pollfd){.fd = FD_SIGNALS, .events = POLLIN};
+        polled[2] = (struct pollfd){.fd = GUEST_FD_CONTROL, .events = room ? POLLIN : 0};
+        for (unsigned i = 0; i < SLOTS; i++)
+            polled[3 + i] = (struct pollfd){.fd = zygote.sync[i]};
+        if (poll(polled, ARRAY_LEN(polled), -1) < 0)
+            continue;
+        if (polled[0].revents)
+            return say_goodbye();
+        if (polled[1].revents)
+            reap();
+        for (unsigned i = 0; i < SLOTS; i++)
+            if (polled[3 + i].revents)
+                free_slot(i);
+        if (!polled[2].revents)
+            continue;
+        int received = packet_receive(GUEST_FD_CONTROL, packet, MSG_DONTWAIT);
+        if (received == 0)
+            return say_goodbye();
+        if (received < 0)
+            continue;
+        if (request_type(packet->bytes, packet->size) == GUEST_CREATE)
+            handle_create(packet);
+        packet_close_fds(packet);
+    }
+}
+
+/* --- starting --- */
+
+static int move_descriptor(int from, int to, const char *stage, struct guest_error *err)
+{
+    if (from != to && (dup3(from, to, O_CLOEXEC) < 0 || close(from) < 0))
+        return report(err, stage);
+    return from < 0 ? report(err, stage) : 0;
+}
+
+/* Actions and masks are inherited by all that will ever run in a computer: they start with defaults. */
+static int take_signals(struct guest_error *err)
+{
+    for (int i = 1; i < NSIG; i++)
+        signal(i, SIG_DFL);
+    sigset_t all, awaited;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    sigemptyset(&awaited);
+    sigaddset(&awaited, SIGCHLD);
+    sigaddset(&awaited, REAPER_KILL_SIGNAL);
+    return move_descriptor(signalfd(-1, &awaited, SFD_CLOEXEC | SFD_NONBLOCK), FD_SIGNALS, "make signalfd",
+                           err);
+}
+
+static int set_up(struct packet *packet, struct guest_error *err)
+{
+    const struct guest_setup *setup = (const void *)packet->bytes;
+    if (request_type(packet->bytes, packet->size) != GUEST_SETUP || packet->cut ||
+        !request_setup_ok(setup, packet->fd_count))
+        return report_text(err, EINVAL, "read request", "malformed setup");
+    if (setup->version != GUEST_VERSION)
+        return report_text(err, EINVAL, "check version", "server and guest are of different builds");
+    if (move_descriptor(packet_take_fd(packet, 0), FD_SERVER, "take server", err) < 0 ||
+        take_signals(err) < 0)
+        return -1;
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    zygote.root_flags = setup->flags;
+    for (unsigned i = 0; i < SLOTS; i++)
+        zygote.sync[i] = -1;
+    if (unshare(CLONE_NEWNS) < 0)
+        return report(err, "unshare");
+    return template_make(setup, err);
+}
+
+int zygote_run(void)
+{
+    static struct packet packet;
+    struct guest_reply reply = {.type = GUEST_REPLY, .pid = getpid()};
+    if (packet_receive(GUEST_FD_CONTROL, &packet, 0) <= 0)
+        return 1;
+    int failed = set_up(&packet, &reply.error);
+    packet_close_fds(&packet);
+    packet_send(GUEST_FD_CONTROL, &reply, sizeof(reply), -1, 0);
+    return failed ? 1 : serve(&packet);
+}
