@@ -114,18 +114,19 @@ for (const id of ids) {
 }
 
 const wrong = [
-    // what, the line, the error's code, the error's id
+    // what, the line, the error's code, the error's id: also of a line that isn't JSON, where it can be read without doubt
     ['no JSON', 'hello', -32700, null],
     ['half of an object', '{"jsonrpc":"2.0","id":1,"meth', -32700, null],
     ['two values', '{} {}', -32700, null],
     ['a byte order mark', '\ufeff{"jsonrpc":"2.0","id":1,"method":"ping"}', -32700, null],
-    ['a NUL byte', Buffer.from('{"jsonrpc":"2.0","id":1,"method":"p\0ing"}'), -32700, null],
+    ['a NUL byte', Buffer.from('{"jsonrpc":"2.0","id":1,"method":"p\0ing"}'), -32700, 1],
     ['bytes that are not UTF-8', Buffer.from([0x7b, 0x22, 0xff, 0xfe, 0x22, 0x3a, 0x31, 0x7d]), -32700, null],
-    ['half of a surrogate pair', '{"jsonrpc":"2.0","id":1,"method":"\\ud800"}', -32700, null],
-    ['a member twice', '{"jsonrpc":"2.0","id":1,"method":"ping","method":"ping"}', -32700, null],
+    ['half of a surrogate pair', '{"jsonrpc":"2.0","id":1,"method":"\\ud800"}', -32700, 1],
+    ['a member twice', '{"jsonrpc":"2.0","id":1,"method":"ping","method":"ping"}', -32700, 1],
     ['an id twice', '{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', -32700, null],
     ['100000 brackets', '['.repeat(100000), -32700, null],
-    ['deep nesting', `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":${'['.repeat(500)}${']'.repeat(500)}}}`, -32700, null],
+    ['deep nesting', `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":${'['.repeat(500)}${']'.repeat(500)}}}`, -32700, 1],
+    ['an id with a leading zero', '{"jsonrpc":"2.0","id":01,"method":"ping"}', -32700, null],
     ['a string', '"ping"', -32600, null],
     ['an empty batch', '[]', -32600, null],
     ['a batch, in a revision without them', '[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600, null],
