@@ -2,8 +2,8 @@
  * tests/contract holds every backend to it.
  *
  * Threads: everything here is called on workers and may block, within the given `struct wait`, unless a line
- * says otherwise. Several execs run at once on one instance. remove and detach are called when no exec runs any
- * more (the domain cancels them and waits).
+ * says otherwise. Several execs run at once on one instance. remove and detach are called when no exec runs
+ * any more (the domain cancels them and waits).
  *
  * A backend that lacks something says so by capability, and what can't be done is refused before anything is
  * made: ERR_UNSUPPORTED, never something weaker in silence. */
@@ -23,10 +23,10 @@ struct backend;
 struct instance; /* one computer, as its backend knows it */
 
 enum backend_capability {
-    BACKEND_PERSISTENT = 1 << 0,   /* permanent computers keep their files */
-    BACKEND_NETWORK = 1 << 1,      /* can give a network */
-    BACKEND_NETWORK_OFF = 1 << 2,  /* can withhold it */
-    BACKEND_LIMITS = 1 << 3,       /* memory, pids and cpu limits are enforced (known after probe) */
+    BACKEND_PERSISTENT = 1 << 0,  /* permanent computers keep their files */
+    BACKEND_NETWORK = 1 << 1,     /* can give a network */
+    BACKEND_NETWORK_OFF = 1 << 2, /* can withhold it */
+    BACKEND_LIMITS = 1 << 3,      /* memory, pids and cpu limits are enforced (known after probe) */
 };
 
 /* What a new computer is to be. Strings are borrowed for the call. */
@@ -40,56 +40,58 @@ struct computer_spec {
 
 /* One command. Exactly one of argv and command is set. Strings are borrowed for the call. */
 struct exec_request {
-    char *const *argv;     /* argv[0] is searched in PATH when it has no slash */
-    const char *command;   /* text for the computer's shell */
+    char *const *argv;   /* argv[0] is searched in PATH when it has no slash */
+    const char *command; /* text for the computer's shell */
     size_t command_len;
-    const char *cwd;       /* absolute; NULL: the backend's default */
-    char *const *env;      /* NAME=VALUE on top of the backend's own; NULL: none */
+    const char *cwd;         /* absolute; NULL: the backend's default */
+    char *const *env;        /* NAME=VALUE on top of the backend's own; NULL: none */
     const void *stdin_bytes; /* NULL: /dev/null */
     size_t stdin_len;
-    size_t output_limit;   /* kept bytes of stdout + stderr */
-    struct wait wait;      /* deadline of the command, and its cancel token */
-    double timeout_s;      /* what the deadline was made from, for messages */
+    size_t output_limit; /* kept bytes of stdout + stderr */
+    struct wait wait;    /* deadline of the command, and its cancel token */
+    double timeout_s;    /* what the deadline was made from, for messages */
 };
 
 /* One stream's output: everything, or its head and its tail. */
 struct exec_stream {
-    struct buf head;       /* all of it if omitted == 0 */
+    struct buf head; /* all of it if omitted == 0 */
     struct buf tail;
-    uint64_t total;        /* bytes written by the command */
-    uint64_t omitted;      /* between head and tail */
-    char *path;            /* in the computer: the full output (its first LIMIT_SPOOL_BYTES), if it was cut; or NULL */
+    uint64_t total;   /* bytes written by the command */
+    uint64_t omitted; /* between head and tail */
+    char *path; /* in the computer: the full output (its first LIMIT_SPOOL_BYTES), if it was cut; or NULL */
     bool path_complete;
 };
 
-/* A command that ran, whatever came of it: also one that timed out (exit_code 124), or whose program isn't there (127) or
- * can't be executed (126, with the reason in `note`). */
+/* A command that ran, whatever came of it: also one that timed out (exit_code 124), or whose program isn't
+ * there (127) or can't be executed (126, with the reason in `note`). */
 struct exec_result {
-    int exit_code;         /* 128 + signal if a signal ended it */
-    int signal;            /* 0: none */
+    int exit_code; /* 128 + signal if a signal ended it */
+    int signal;    /* 0: none */
     bool timed_out;
-    bool oom_killed;       /* the memory limit ended a process of the computer while this ran */
+    bool oom_killed; /* the memory limit ended a process of the computer while this ran */
     int64_t duration_ns;
     struct exec_stream out, err;
     int background[LIMIT_BACKGROUND_PIDS]; /* pids, as the computer sees them, of what it left running */
     size_t background_count;               /* listed */
     bool background_more;                  /* there are others, not listed */
-    char *note;            /* what the caller should know, e.g. why it is 127; or NULL */
+    char *note;                            /* what the caller should know, e.g. why it is 127; or NULL */
 };
 void exec_result_done(struct exec_result *r);
 
-/* Words for the exec tool's description, and what holds for every computer of this backend. Valid as long as the
- * backend. */
+/* Words for the exec tool's description, and what holds for every computer of this backend. Valid as long as
+ * the backend. */
 struct backend_description {
     const char *environment; /* "an isolated Debian GNU/Linux 12 (bookworm) computer ..." */
     const char *shell;       /* path in use */
     const char *network;     /* "no network: loopback only" */
-    const char *limits;      /* "512 MiB of memory, 512 processes, 1 CPU", with what isn't enforced named as such */
+    const char
+        *limits; /* "512 MiB of memory, 512 processes, 1 CPU", with what isn't enforced named as such */
 };
 
 struct backend_ops {
     const char *name;
-    /* Finds out what works, by doing; once (later calls answer from memory). ERR_UNAVAILABLE or ERR_DENIED says what to do. */
+    /* Finds out what works, by doing; once (later calls answer from memory). ERR_UNAVAILABLE or ERR_DENIED
+     * says what to do. */
     int (*probe)(struct backend *b, const struct wait *wait, struct error *err);
     /* Prepares for a first create soon (starts helpers). Errors are kept for the create that needs them. */
     void (*warm)(struct backend *b);
@@ -99,25 +101,29 @@ struct backend_ops {
 
     int (*create)(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
                   struct instance **ret, struct error *err);
-    /* Brings back a permanent computer from what `record` gave when it was made. ERR_GONE when its files are lost. */
-    int (*attach)(struct backend *b, const struct computer_spec *spec, const json_t *data, const struct wait *wait,
-                  struct instance **ret, struct error *err);
-    /* The backend's own part of the computer's record: all that attach and reap need. A new reference. Never blocks. */
+    /* Brings back a permanent computer from what `record` gave when it was made. ERR_GONE when its files are
+     * lost. */
+    int (*attach)(struct backend *b, const struct computer_spec *spec, const json_t *data,
+                  const struct wait *wait, struct instance **ret, struct error *err);
+    /* The backend's own part of the computer's record: all that attach and reap need. A new reference. Never
+     * blocks. */
     json_t *(*record)(const struct instance *i);
-    /* 0 with ret set, or -1: ERR_GONE (ended by itself; message says why), ERR_CANCELLED and the token's other codes,
-     * ERR_CWD_NOT_FOUND, ERR_SHELL_NOT_FOUND, ERR_UNAVAILABLE, ERR_INTERNAL. A timeout is a result, not an error. When it returns,
-     * nothing of the command runs any more, except `background`. */
-    int (*exec)(struct instance *i, const struct exec_request *request, struct exec_result *ret, struct error *err);
+    /* 0 with ret set, or -1: ERR_GONE (ended by itself; message says why), ERR_CANCELLED and the token's
+     * other codes, ERR_CWD_NOT_FOUND, ERR_SHELL_NOT_FOUND, ERR_UNAVAILABLE, ERR_INTERNAL. A timeout is a
+     * result, not an error. When it returns, nothing of the command runs any more, except `background`. */
+    int (*exec)(struct instance *i, const struct exec_request *request, struct exec_result *ret,
+                struct error *err);
     /* False once it has ended by itself. Never blocks. */
     bool (*alive)(const struct instance *i);
     /* The beginning of the end, never blocks: kills everything inside, so that many can end in parallel. */
     void (*kill)(struct instance *i);
-    /* Ends it and frees the instance, whatever happens. detach keeps the files of a permanent computer; remove leaves nothing
-     * (the folder itself and the record are the domain's). -1 tells what was left behind. */
+    /* Ends it and frees the instance, whatever happens. detach keeps the files of a permanent computer;
+     * remove leaves nothing (the folder itself and the record are the domain's). -1 tells what was left
+     * behind. */
     int (*detach)(struct instance *i, struct error *err);
     int (*remove)(struct instance *i, struct error *err);
-    /* Removes what a computer whose server is dead has left: processes, groups, files. data may be NULL when the server died
-     * before it could record it: spec->key then names everything. */
+    /* Removes what a computer whose server is dead has left: processes, groups, files. data may be NULL when
+     * the server died before it could record it: spec->key then names everything. */
     int (*reap)(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);
     /* All instances are gone. Returns NULL. */
     struct backend *(*free)(struct backend *b);

@@ -33,7 +33,8 @@
 #define LIMIT_BACKGROUND_PIDS 64         /* listed in a result */
 #define LIMIT_TIMEOUT_MIN_S 0.1
 #define LIMIT_TIMEOUT_MAX_S 86400.0
-#define DRAIN_GRACE_MS 250 /* after the main process ended, while others hold the pipes */
+#define DRAIN_GRACE_MS 250          /* after the main process ended, while others hold the pipes */
+#define LIMIT_DRAIN_BYTES (1 * MIB) /* read in that time */
 
 /* computers */
 #define LIMIT_COMPUTER_ID_BYTES 63
@@ -41,7 +42,7 @@
 #define LIMIT_COMPUTERS 10000 /* per server */
 #define LIMIT_RECORD_BYTES (64 * KIB)
 #define TOMBSTONE_SECONDS (24 * 3600)
-#define CREATE_SECONDS 60                    /* for making or attaching one, beside the command's own timeout */
+#define CREATE_SECONDS 60 /* for making or attaching one, beside the command's own timeout */
 
 /* threads and logs */
 #define LIMIT_CONCURRENT_DEFAULT 256
@@ -49,4 +50,4 @@
 #define WORKER_STACK_BYTES (256 * KIB)
 #define LIMIT_LOG_LINE_BYTES 4096 /* one write that can't block: PIPE_BUF */
 #define LIMIT_CONFIG_FILE_BYTES (1 * MIB)
-#define LIMIT_CONFIG_LIST 256                /* elements of a repeatable option */
+#define LIMIT_CONFIG_LIST 256 /* elements of a repeatable option */

@@ -1,17 +1,18 @@
-/* The native backend: computers made of Linux namespaces, cgroups and seccomp by the guest program (guest/), with no daemon
- * and no image. This folder is the server's side: groups, state folders, channels, and the running of commands. */
+/* The native backend: computers made of Linux namespaces, cgroups and seccomp by the guest program (guest/),
+ * with no daemon and no image. This folder is the server's side: groups, state folders, channels, and the
+ * running of commands. */
 #pragma once
 
 #include "backends/backend.h"
 
 struct native_options {
-    const char *state_dir;  /* absolute; shared by several servers */
-    const char *rootfs;     /* --rootfs; NULL: the host toolbox */
-    const char *shell;      /* --shell if given (never falls back); NULL: /bin/bash, else /bin/sh */
-    int64_t memory_bytes;   /* of all processes of one computer; with swap */
+    const char *state_dir; /* absolute; shared by several servers */
+    const char *rootfs;    /* --rootfs; NULL: the host toolbox */
+    const char *shell;     /* --shell if given (never falls back); NULL: /bin/bash, else /bin/sh */
+    int64_t memory_bytes;  /* of all processes of one computer; with swap */
     int64_t pids;
     double cpus;
-    bool network_wanted;    /* by default or asked for: described as missing, since this version has none */
+    bool network_wanted; /* by default or asked for: described as missing, since this version has none */
 };
 /* Touches nothing yet. Strings are copied. */
 struct backend *native_new(const struct native_options *options);

@@ -1,0 +1,19 @@
+/* The parts of the backend contract that are the same for all. */
+#include "backends/backend.h"
+
+#include <stdlib.h>
+
+static void stream_done(struct exec_stream *s)
+{
+    buf_done(&s->head);
+    buf_done(&s->tail);
+    free(s->path);
+}
+
+void exec_result_done(struct exec_result *r)
+{
+    stream_done(&r->out);
+    stream_done(&r->err);
+    free(r->note);
+    *r = (struct exec_result){0};
+}

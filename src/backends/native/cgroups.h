@@ -1,0 +1,85 @@
+/* Control groups of computers, on cgroup v2, v1 and both at once (hybrid).
+ *
+ * Each computer has one v2 group if any cgroup2 mount can be written to, whether or not controllers live
+ * there: its inner groups are what things are killed by. Limits are set in whichever hierarchy owns the
+ * controller:
+ *
+ *   UNIFIED/mcp-sandbox-KEY            limits, where v2 owns the controller; pid 1 of the computer is born
+ * there UNIFIED/mcp-sandbox-KEY/e0, e1 ..  one per running command (scope.h) V1/mcp-sandbox-KEY one limit
+ * each, beneath the server's own v1 group, so that its limits hold too
+ *
+ * The computer's v2 group passes no controller on, so it may hold a process beside its inner groups. Its
+ * cgroup.procs and theirs belong to the computer's root: that lets init have commands born in them
+ * (CLONE_INTO_CGROUP), and nothing inside can see these files.
+ *
+ * UNIFIED is the server's own group where it may put limits (a delegated one, or a container's), after it has
+ * moved itself to the leaf UNIFIED/server; else, as root of the machine, a group of ours at the top. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum cgroup_limit { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_LIMITS };
+
+/* Where to look; tests have files of their own, whose mount points lead to folders of theirs. */
+struct cgroup_files {
+    const char *own;       /* /proc/self/cgroup */
+    const char *mountinfo; /* /proc/self/mountinfo */
+};
+
+struct cgroup_place {
+    int version; /* that enforces the limit: 1 or 2; 0: none does */
+    char *v1;    /* folder for groups, version 1 */
+    char *why;   /* version 0: the reason, for people */
+};
+
+struct cgroups {
+    char *unified;   /* folder for v2 groups; NULL: none can be made */
+    char *leaf;      /* the server must move here before limits can be given to v2 groups; or NULL */
+    char *enable[2]; /* groups that must pass on controllers, outermost first; or NULL */
+    struct cgroup_place places[CGROUP_LIMITS];
+};
+
+struct cgroup_values {
+    int64_t memory_bytes;
+    int64_t pids;
+    double cpus;
+};
+
+/* Reads only. */
+int cgroups_detect(const struct cgroup_files *files, struct cgroups *ret, struct error *err);
+/* Makes it so: moves the server to the leaf, makes the shared group, passes on the controllers. What can't be
+ * had turns into version 0 with the reason. Again and again is fine. */
+void cgroups_prepare(struct cgroups *c);
+/* Does without v2 groups from now on, and without the limits that they would hold. */
+void cgroups_drop_unified(struct cgroups *c);
+/* Removes the shared group if nobody uses it. */
+void cgroups_done(struct cgroups *c);
+
+const char *cgroup_limit_name(enum cgroup_limit limit); /* "memory" */
+
+/* What the birth of a computer needs. */
+struct cgroup_birth {
+    int unified;                 /* the v2 folder that init is born in; -1: none */
+    int v1_tasks[CGROUP_LIMITS]; /* `tasks` of v1 groups, open for writing */
+    unsigned v1_count;
+    int oom; /* file that counts kills by the memory limit; -1: none. Kept by the computer */
+};
+/* Makes a computer's groups with their limits, and reads these back. On failure nothing is left. */
+int cgroup_create(struct cgroups *c, const char *key, uint32_t id_base, const struct cgroup_values *values,
+                  struct cgroup_birth *ret, struct error *err);
+void cgroup_birth_done(struct cgroup_birth *b); /* not oom */
+
+/* Path of the computer's v2 group; NULL if there is none. malloced. */
+char *cgroup_unified(const struct cgroups *c, const char *key);
+/* Absolute paths of all groups of a computer, for its record. A new reference. */
+json_t *cgroup_list(const struct cgroups *c, const char *key);
+/* Kills what is left in a computer's groups and removes them. paths: what cgroup_list gave, of a server now
+ * dead; NULL: as this server would name them. Absent ones are success. */
+int cgroup_remove(const struct cgroups *c, const char *key, const json_t *paths, struct error *err);
+
+/* The number of processes killed by the memory limit so far; 0 if unknown. */
+uint64_t cgroup_oom_kills(int oom_fd);

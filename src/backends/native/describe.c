@@ -1,0 +1,78 @@
+/* See describe.h. */
+#include "backends/native/describe.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "base/path.h"
+#include "base/utf8.h"
+
+#define OS_RELEASE_MAX 16384
+#define NAME_MAX_BYTES 100
+
+/* The value of PRETTY_NAME in os-release(5), without its quotes; NULL if there is none that can be shown. */
+static char *pretty_name(const char *root)
+{
+    static const char key[] = "\nPRETTY_NAME=";
+    _cleanup_(cleanup_free)
+    char *path = path_join(root, "etc/os-release");
+    _cleanup_(buf_done)
+    struct buf b = BUF_INIT(OS_RELEASE_MAX);
+    if (buf_append_byte(&b, '\n') < 0 || file_read(AT_FDCWD, path, &b, NULL) < 0)
+        return NULL;
+    const char *value = strstr(buf_str(&b), key);
+    if (!value)
+        return NULL;
+    value += strlen(key);
+    value += *value == '"' || *value == '\'';
+    size_t n = strcspn(value, "\"'\n");
+    return n > 0 && n <= NAME_MAX_BYTES && utf8_valid(value, n) ? xstrndup(value, n) : NULL;
+}
+
+char *describe_environment(const char *rootfs)
+{
+    _cleanup_(cleanup_free)
+    char *name = pretty_name(rootfs ? rootfs : "");
+    const char *programs =
+        rootfs ? "" : " with this machine's programs (/usr is read-only, the rest is its own)";
+    return xasprintf("an isolated %s computer%s", name ? name : "Linux", programs);
+}
+
+static void append_reason(struct buf *b, const struct cgroups *held, enum cgroup_limit limit)
+{
+    if (!held || held->places[limit].version != 0)
+        return;
+    const char *why = held->places[limit].why;
+    if (buf_printf(b, " (not enforced: %s)", why ? why : "no control group") < 0)
+        return; /* the sentence is cut: better than none */
+}
+
+static char *memory_words(int64_t bytes)
+{
+    if (bytes % (int64_t)(1024 * MIB) == 0)
+        return xasprintf("%lld GiB of memory", (long long)(bytes / (int64_t)(1024 * MIB)));
+    if (bytes % (int64_t)MIB == 0)
+        return xasprintf("%lld MiB of memory", (long long)(bytes / (int64_t)MIB));
+    return xasprintf("%lld bytes of memory", (long long)bytes);
+}
+
+char *describe_limits(const struct cgroup_values *values, const struct cgroups *held)
+{
+    _cleanup_(buf_done)
+    struct buf b = BUF_INIT(4096);
+    _cleanup_(cleanup_free)
+    char *memory = memory_words(values->memory_bytes);
+    bool cut = buf_append_str(&b, memory) < 0;
+    append_reason(&b, held, CGROUP_MEMORY);
+    cut |= buf_printf(&b, ", %lld processes", (long long)values->pids) < 0;
+    append_reason(&b, held, CGROUP_PIDS);
+    cut |= buf_printf(&b, ", %.12g CPU%s", values->cpus, values->cpus == 1.0 ? "" : "s") < 0;
+    append_reason(&b, held, CGROUP_CPU);
+    return cut && b.len == 0 ? xstrdup("") : buf_steal(&b);
+}

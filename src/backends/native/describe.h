@@ -1,0 +1,11 @@
+/* Words for people about what a computer of this backend is. All malloced. */
+#pragma once
+
+#include "backends/native/cgroups.h"
+
+/* "an isolated Debian GNU/Linux 12 (bookworm) computer with this machine's programs (/usr is read-only)".
+ * rootfs NULL: the toolbox. */
+char *describe_environment(const char *rootfs);
+/* "512 MiB of memory, 512 processes, 1 CPU". held NULL: as asked for; else with what isn't enforced named as
+ * such. */
+char *describe_limits(const struct cgroup_values *values, const struct cgroups *held);

@@ -1,0 +1,359 @@
+/* The life of one computer: made (or brought back), recorded, killed, removed; and what is left of one whose
+ * server died. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "backends/native/channel.h"
+#include "backends/native/folder.h"
+#include "backends/native/ids.h"
+#include "backends/native/private.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define READY_TIMEOUT_NS (20 * NSEC_PER_SEC)
+#define DEATH_TIMEOUT_MS 5000
+#define NOFILE 4096
+#define SHM_BYTES (64 * MIB)
+
+static struct native_instance *instance_new(struct native *n, const struct computer_spec *spec,
+                                            uint32_t id_base)
+{
+    struct native_instance *i = xcalloc(1, sizeof(*i));
+    i->base.ops = n->base.ops;
+    i->native = n;
+    snprintf(i->id, sizeof(i->id), "%s", spec->id);
+    snprintf(i->key, sizeof(i->key), "%s", spec->key);
+    i->folder = xstrdup(spec->folder);
+    i->id_base = id_base;
+    i->pidfd = i->channel = i->oom = -1;
+    i->plain = n->plain;
+    i->reaper = true;
+    return i;
+}
+
+static struct native_instance *instance_free(struct native_instance *i)
+{
+    if (!i)
+        return NULL;
+    if (!i->reaper)
+        scopes_done(&i->scopes);
+    fd_close(i->channel);
+    fd_close(i->pidfd);
+    fd_close(i->oom);
+    free(i->folder);
+    free(i);
+    return NULL;
+}
+
+/* FOLDER/native as the zygote names it: beneath the state directory. */
+static int fill_request(const struct native_instance *i, struct guest_create *r, struct error *err)
+{
+    const char *state = i->native->state_dir;
+    size_t n = strlen(state);
+    if (strncmp(i->folder, state, n) != 0 || i->folder[n] != '/')
+        return error_set(err, ERR_INVALID, "the computer's folder %s is not beneath %s", i->folder, state);
+    int length = snprintf(r->folder, sizeof(r->folder), "%s/native", i->folder + n + 1);
+    if (length >= (int)sizeof(r->folder))
+        return error_set(err, ERR_INVALID, "the computer's folder has too long a path: %s", i->folder);
+    snprintf(r->hostname, sizeof(r->hostname), "%s", i->id);
+    r->id_base = i->id_base;
+    r->id_count = ID_RANGE_SIZE;
+    r->nofile = NOFILE;
+    r->shm_bytes = SHM_BYTES;
+    return 0;
+}
+
+static int await_ready(struct native_instance *i, const struct wait *wait, struct error *err)
+{
+    struct wait bounded = *wait;
+    int64_t latest = clock_now() + READY_TIMEOUT_NS;
+    bounded.deadline = bounded.deadline < latest ? bounded.deadline : latest;
+    if (wait_fd(i->channel, POLLIN, &bounded, NULL, err) < 0)
+        return error_prefix(err, "make the computer");
+    struct guest_ready ready;
+    int extra = -1;
+    ssize_t n = channel_receive(i->channel, &ready, sizeof(ready), &extra);
+    fd_close(extra);
+    if (n != sizeof(ready) || ready.type != GUEST_READY)
+        return error_set(err, ERR_UNAVAILABLE,
+                         "make the computer: its first process ended before it was ready");
+    return ready.error.stage[0] ? channel_failed(&ready.error, err) : 0;
+}
+
+static int give_birth(struct native_instance *i, struct zygote *zygote, struct cgroup_birth *birth,
+                      const struct wait *wait, struct error *err)
+{
+    struct guest_create request = {.v1_count = birth->v1_count};
+    int pair[2], fds[GUEST_FDS_MAX];
+    size_t count = 0;
+    if (fill_request(i, &request, err) < 0)
+        return -1;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_errno(err, ERR_LIMIT, errno, "make a socket pair");
+    i->channel = pair[0];
+    _cleanup_fd_ int far = pair[1];
+    fds[count++] = far;
+    if (birth->unified >= 0) {
+        request.flags |= GUEST_HAS_CGROUP2;
+        fds[count++] = birth->unified;
+    } else {
+        request.flags |= GUEST_SCOPE_REAPER;
+    }
+    for (unsigned v1 = 0; v1 < birth->v1_count; v1++)
+        fds[count++] = birth->v1_tasks[v1];
+    if (zygote_create(zygote, &request, fds, count, wait, &i->pid, &i->pidfd, err) < 0)
+        return -1;
+    far = fd_close(far); /* so that init's end is the end of the channel */
+    i->start = clock_process_start(i->pid);
+    return await_ready(i, wait, err);
+}
+
+static int start(struct native_instance *i, struct zygote *zygote, const struct wait *wait, struct error *err)
+{
+    struct native *n = i->native;
+    struct cgroup_birth birth;
+    if (cgroup_create(&n->cgroups, i->key, i->id_base, &n->limits, &birth, err) < 0)
+        return -1;
+    i->oom = birth.oom;
+    if (birth.unified >= 0) {
+        _cleanup_(cleanup_free)
+        char *group = cgroup_unified(&n->cgroups, i->key);
+        scopes_init(&i->scopes, group, i->id_base);
+        i->reaper = false;
+    }
+    int failed = give_birth(i, zygote, &birth, wait, err);
+    cgroup_birth_done(&birth);
+    return failed;
+}
+
+static int await_death(int pidfd, struct error *err)
+{
+    struct pollfd p = {.fd = pidfd, .events = POLLIN};
+    int n;
+    do {
+        n = poll(&p, 1, DEATH_TIMEOUT_MS);
+    } while (n < 0 && errno == EINTR);
+    if (n > 0)
+        return 0;
+    return error_set(err, ERR_BUSY,
+                     "the computer's processes are not gone %d ms after they were killed; "
+                     "they are stuck in the kernel",
+                     DEATH_TIMEOUT_MS);
+}
+
+/* Ends the processes and the groups. All is tried, whatever fails; the first error is kept. */
+static int stop(struct native_instance *i, struct error *err)
+{
+    int result = 0;
+    if (i->pidfd >= 0) {
+        instance_kill(&i->base);
+        result = await_death(i->pidfd, err);
+    }
+    if (cgroup_remove(&i->native->cgroups, i->key, NULL, result < 0 ? NULL : err) < 0)
+        result = -1;
+    return result;
+}
+
+static int remove_files(struct native *n, const char *folder, uint32_t id_base, struct error *err)
+{
+    int result = folder_remove(folder, err);
+    if (id_base && ids_give_back(n->machine.ids_file, folder, id_base, result < 0 ? NULL : err) < 0)
+        result = -1;
+    return result;
+}
+
+/* One attempt, as overlay or plain. Nothing is left of one that fails. */
+static int create_once(struct native *n, const struct computer_spec *spec, const struct wait *wait,
+                       struct native_instance **ret, struct error *err)
+{
+    uint32_t id_base;
+    _cleanup_(cleanup_zygote_unref)
+    struct zygote *zygote = native_ready(n, wait, err);
+    if (!zygote || ids_take(n->machine.ids_file, spec->folder, &id_base, err) < 0)
+        return -1;
+    struct native_instance *i = instance_new(n, spec, id_base);
+    if (folder_make(spec->folder, id_base, i->plain ? n->toolbox.path : NULL, err) < 0 ||
+        start(i, zygote, wait, err) < 0) {
+        stop(i, NULL);
+        remove_files(n, spec->folder, id_base, NULL);
+        instance_free(i);
+        return -1;
+    }
+    *ret = i;
+    return 0;
+}
+
+int instance_create(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
+                    struct instance **ret, struct error *err)
+{
+    struct native *n = native_of(b);
+    struct native_instance *i;
+    struct error e = ERROR_INIT;
+    int failed = create_once(n, spec, wait, &i, &e);
+    if (failed < 0 && e.code == ERR_UNSUPPORTED) {
+        if (native_go_plain(n, e.msg, err) < 0)
+            return -1;
+        failed = create_once(n, spec, wait, &i, &e);
+    }
+    if (failed < 0) {
+        if (err)
+            *err = e;
+        return -1;
+    }
+    *ret = &i->base;
+    return 0;
+}
+
+/* What a computer was made as, it stays. */
+static int check_kind(struct native *n, const json_t *data, struct error *err)
+{
+    const char *root = json_get_string(data, "root");
+    bool plain = root && strcmp(root, "plain") == 0;
+    if (plain && native_go_plain(n, "the computer was made without overlayfs", err) < 0)
+        return -1;
+    if (!plain && n->plain)
+        return error_set(err, ERR_UNAVAILABLE,
+                         "the computer's files are a layer of overlayfs, which can't be used "
+                         "here: move the state directory back to where it worked");
+    return 0;
+}
+
+int instance_attach(struct backend *b, const struct computer_spec *spec, const json_t *data,
+                    const struct wait *wait, struct instance **ret, struct error *err)
+{
+    struct native *n = native_of(b);
+    int64_t id_base = json_integer_value(json_object_get(data, "id_base"));
+    if (id_base < ID_RANGE_FIRST || id_base > UINT32_MAX)
+        return error_set(err, ERR_GONE, "the record of computer %s doesn't say which user ids it has",
+                         spec->id);
+    if (check_kind(n, data, err) < 0 || folder_check(spec->folder, n->plain, err) < 0 ||
+        ids_hold(n->machine.ids_file, spec->folder, (uint32_t)id_base, err) < 0)
+        return -1;
+    _cleanup_(cleanup_zygote_unref)
+    struct zygote *zygote = native_ready(n, wait, err);
+    if (!zygote)
+        return -1;
+    struct native_instance *i = instance_new(n, spec, (uint32_t)id_base);
+    if (start(i, zygote, wait, err) < 0) {
+        if (err && err->code == ERR_UNSUPPORTED)
+            err->code = ERR_UNAVAILABLE;
+        stop(i, NULL);
+        instance_free(i);
+        return -1;
+    }
+    *ret = &i->base;
+    return 0;
+}
+
+static json_t *limit_record(const struct native *n, enum cgroup_limit limit, const char *unit, json_t *value)
+{
+    const struct cgroup_place *place = &n->cgroups.places[limit];
+    json_t *o = json_object();
+    json_object_set_new(o, unit, value);
+    json_object_set_new(o, "enforced", json_boolean(place->version != 0));
+    if (place->version == 0 && place->why)
+        json_object_set_new(o, "why", json_string(place->why));
+    return o;
+}
+
+json_t *instance_record(const struct instance *instance)
+{
+    const struct native_instance *i = instance_of(instance);
+    const struct native *n = i->native;
+    json_t *limits = json_object();
+    json_object_set_new(limits, "memory",
+                        limit_record(n, CGROUP_MEMORY, "bytes", json_integer(n->limits.memory_bytes)));
+    json_object_set_new(limits, "pids", limit_record(n, CGROUP_PIDS, "count", json_integer(n->limits.pids)));
+    json_object_set_new(limits, "cpu", limit_record(n, CGROUP_CPU, "cpus", json_real(n->limits.cpus)));
+
+    json_t *o = json_object();
+    json_object_set_new(o, "id_base", json_integer(i->id_base));
+    json_object_set_new(o, "root", json_string(i->plain ? "plain" : "overlay"));
+    json_object_set_new(o, "pid", json_integer(i->pid));
+    json_object_set_new(o, "start", json_integer((json_int_t)i->start));
+    json_object_set_new(o, "boot_id", json_string(clock_boot_id()));
+    json_object_set_new(o, "groups", cgroup_list(&n->cgroups, i->key));
+    json_object_set_new(o, "limits", limits);
+    json_object_set_new(o, "network", json_string("none"));
+    return o;
+}
+
+bool instance_alive(const struct instance *instance)
+{
+    struct pollfd p = {.fd = instance_of(instance)->pidfd, .events = POLLIN};
+    return poll(&p, 1, 0) == 0;
+}
+
+/* The end of pid 1 is the end of its pid namespace, and so of all that the computer runs. */
+void instance_kill(struct instance *instance)
+{
+    pidfd_send_signal(instance_of(instance)->pidfd, SIGKILL, NULL, 0);
+}
+
+int instance_detach(struct instance *instance, struct error *err)
+{
+    struct native_instance *i = instance_of(instance);
+    int result = stop(i, err);
+    instance_free(i);
+    return result;
+}
+
+int instance_remove(struct instance *instance, struct error *err)
+{
+    struct native_instance *i = instance_of(instance);
+    int result = stop(i, err);
+    if (remove_files(i->native, i->folder, i->id_base, result < 0 ? NULL : err) < 0)
+        result = -1;
+    instance_free(i);
+    return result;
+}
+
+/* Kills the process that the record names, if it is still that one. */
+static int kill_recorded(const json_t *data, struct error *err)
+{
+    const char *boot_id = json_get_string(data, "boot_id");
+    pid_t pid = (pid_t)json_integer_value(json_object_get(data, "pid"));
+    uint64_t start_time = (uint64_t)json_integer_value(json_object_get(data, "start"));
+    if (pid <= 1 || !start_time || !boot_id || strcmp(boot_id, clock_boot_id()) != 0)
+        return 0;
+    _cleanup_fd_ int pidfd = pidfd_open(pid, 0);
+    if (pidfd < 0 || clock_process_start(pid) != start_time)
+        return 0;
+    pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
+    return await_death(pidfd, err);
+}
+
+/* The record's groups, and those that this server would have made: the record may be older than the last
+ * start. */
+int instance_reap(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err)
+{
+    struct native *n = native_of(b);
+    struct error ignored = ERROR_INIT;
+    struct wait wait = {.deadline = DEADLINE_NONE};
+    /* Where groups would be is known only after this; without it there are none to remove but the recorded
+     * ones. */
+    _cleanup_(cleanup_zygote_unref)
+    struct zygote *zygote = native_ready(n, &wait, &ignored);
+    int result = kill_recorded(data, err);
+    const json_t *groups = data ? json_object_get(data, "groups") : NULL;
+    if (groups && cgroup_remove(&n->cgroups, spec->key, groups, result < 0 ? NULL : err) < 0)
+        result = -1;
+    if (n->prepared && cgroup_remove(&n->cgroups, spec->key, NULL, result < 0 ? NULL : err) < 0)
+        result = -1;
+    int64_t id_base = json_integer_value(json_object_get(data, "id_base"));
+    bool known = id_base >= ID_RANGE_FIRST && id_base <= UINT32_MAX;
+    if (remove_files(n, spec->folder, known ? (uint32_t)id_base : 0, result < 0 ? NULL : err) < 0)
+        result = -1;
+    return result;
+}

@@ -1,0 +1,239 @@
+/* The backend's table, and what all of its computers share: groups, toolbox, zygote. These are made by
+ * whoever needs them first (warm, probe or a create); others wait for that on a descriptor, not on a lock. */
+#include "backends/native/native.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/native/describe.h"
+#include "backends/native/ids.h"
+#include "backends/native/private.h"
+#include "backends/native/verdict.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/mem.h"
+
+#define PREPARE_TIMEOUT_NS (15 * NSEC_PER_SEC)
+
+static const struct native_machine this_machine = {
+    .host_root = "/",
+    .ids_file = ID_RANGES_FILE,
+    .cgroup_files = {"/proc/self/cgroup", "/proc/self/mountinfo"},
+};
+
+/* --- what all computers share --- */
+
+/* What stays as it is for good. */
+static int prepare_machine(struct native *n, struct error *err)
+{
+    if (geteuid() != 0)
+        return error_set(err, ERR_DENIED,
+                         "the native backend needs root in this version: start the server as root, or "
+                         "choose another --backend");
+    if (dir_make(n->state_dir, 0711, err) < 0)
+        return -1;
+    if (!n->rootfs && toolbox_open(n->state_dir, n->machine.host_root, &n->toolbox, err) < 0)
+        return -1;
+    if (cgroups_detect(&n->machine.cgroup_files, &n->cgroups, err) < 0) {
+        toolbox_done(&n->toolbox);
+        return -1;
+    }
+    cgroups_prepare(&n->cgroups);
+    if (n->machine.no_cgroup2)
+        cgroups_drop_unified(&n->cgroups);
+    n->limits_held = describe_limits(&n->limits, &n->cgroups);
+    n->prepared = true;
+    return 0;
+}
+
+static struct zygote *start_zygote(struct native *n, const struct wait *wait, struct error *err)
+{
+    struct guest_setup setup = {.type = GUEST_SETUP, .version = GUEST_VERSION};
+    const char *base = n->rootfs ? n->rootfs : n->toolbox.path;
+    setup.flags = (n->rootfs ? 0 : GUEST_ROOT_TOOLBOX) | (n->plain ? GUEST_ROOT_PLAIN : 0);
+    if (strlen(n->state_dir) >= sizeof(setup.state_dir) || strlen(base) >= sizeof(setup.base_dir)) {
+        error_set(err, ERR_INVALID, "the path of --state-dir or --rootfs is longer than %d bytes",
+                  GUEST_PATH_MAX - 1);
+        return NULL;
+    }
+    strcpy(setup.state_dir, n->state_dir);
+    strcpy(setup.base_dir, base);
+    return zygote_start(&setup, wait, err);
+}
+
+static struct zygote *prepare(struct native *n, struct error *err)
+{
+    /* Not the caller's limits: others wait for the same. */
+    struct wait wait = {.deadline = clock_now() + PREPARE_TIMEOUT_NS};
+    if (!n->prepared && prepare_machine(n, err) < 0)
+        return NULL;
+    return start_zygote(n, &wait, err);
+}
+
+/* Under the lock, and left unlocked. Makes it so, and wakes those who wait. */
+static struct zygote *prepare_for_all(struct native *n, struct error *err)
+{
+    struct cancel *over = n->preparing = cancel_new(); /* a token, used as a one-shot event */
+    struct zygote *dead = TAKE_PTR(n->zygote);
+    pthread_mutex_unlock(&n->lock);
+    zygote_unref(dead);
+    struct error e = ERROR_INIT;
+    struct zygote *z = prepare(n, &e);
+    pthread_mutex_lock(&n->lock);
+    n->zygote = z;
+    n->failure = e;
+    n->preparing = NULL;
+    struct zygote *ours = z ? zygote_ref(z) : NULL;
+    pthread_mutex_unlock(&n->lock);
+    cancel_fire(over, ERR_BUSY);
+    cancel_unref(over);
+    if (!ours && err)
+        *err = e;
+    return ours;
+}
+
+/* Under the lock, and left unlocked. */
+static struct zygote *await_others(struct native *n, const struct wait *wait, struct error *err)
+{
+    struct cancel *over = cancel_ref(n->preparing);
+    pthread_mutex_unlock(&n->lock);
+    int failed = wait_fd(cancel_fd(over), POLLIN, wait, NULL, err);
+    cancel_unref(over);
+    if (failed < 0)
+        return NULL;
+    pthread_mutex_lock(&n->lock);
+    struct zygote *z = n->zygote ? zygote_ref(n->zygote) : NULL;
+    if (!z && err)
+        *err = n->failure;
+    pthread_mutex_unlock(&n->lock);
+    return z;
+}
+
+struct zygote *native_ready(struct native *n, const struct wait *wait, struct error *err)
+{
+    pthread_mutex_lock(&n->lock);
+    if (n->preparing)
+        return await_others(n, wait, err);
+    if (!n->zygote || !zygote_alive(n->zygote))
+        return prepare_for_all(n, err);
+    struct zygote *z = zygote_ref(n->zygote);
+    pthread_mutex_unlock(&n->lock);
+    return z;
+}
+
+int native_go_plain(struct native *n, const char *reason, struct error *err)
+{
+    if (n->rootfs)
+        return error_set(
+            err, ERR_UNAVAILABLE,
+            "a writable layer can't be laid over --rootfs %s here (%s): use a --state-dir and a --rootfs on "
+            "an ordinary file system such as ext4, or leave --rootfs out",
+            n->rootfs, reason);
+    pthread_mutex_lock(&n->lock);
+    struct zygote *old = n->plain ? NULL : TAKE_PTR(n->zygote);
+    n->plain = true;
+    pthread_mutex_unlock(&n->lock);
+    zygote_unref(old);
+    return 0;
+}
+
+/* --- the table --- */
+
+static int native_probe(struct backend *b, const struct wait *wait, struct error *err)
+{
+    struct zygote *z = native_ready(native_of(b), wait, err);
+    zygote_unref(z);
+    return z ? 0 : -1;
+}
+
+static void native_warm(struct backend *b)
+{
+    struct wait wait = {.deadline = clock_now() + PREPARE_TIMEOUT_NS};
+    zygote_unref(native_ready(native_of(b), &wait, NULL));
+}
+
+static unsigned native_capabilities(const struct backend *b)
+{
+    const struct native *n = native_of(b);
+    unsigned capabilities = BACKEND_PERSISTENT | BACKEND_NETWORK_OFF;
+    bool all = n->prepared;
+    for (int i = 0; i < CGROUP_LIMITS && all; i++)
+        all = n->cgroups.places[i].version != 0;
+    return all ? capabilities | BACKEND_LIMITS : capabilities;
+}
+
+static void native_describe(const struct backend *b, struct backend_description *ret)
+{
+    const struct native *n = native_of(b);
+    *ret = (struct backend_description){
+        .environment = n->environment,
+        .shell = n->shell ? n->shell : n->first_shell,
+        .network = n->network_wanted
+                       ? "no network (loopback only): this version of the native backend has none"
+                       : "no network (loopback only)",
+        .limits = n->prepared ? n->limits_held : n->limits_wanted,
+    };
+}
+
+static struct backend *native_free(struct backend *b)
+{
+    if (!b)
+        return NULL;
+    struct native *n = native_of(b);
+    zygote_unref(n->zygote);
+    cgroups_done(&n->cgroups);
+    toolbox_done(&n->toolbox);
+    pthread_mutex_destroy(&n->lock);
+    free(n->state_dir);
+    free(n->rootfs);
+    free(n->shell);
+    free(n->environment);
+    free(n->limits_wanted);
+    free(n->limits_held);
+    free(n);
+    return NULL;
+}
+
+static const struct backend_ops ops = {
+    .name = "native",
+    .probe = native_probe,
+    .warm = native_warm,
+    .capabilities = native_capabilities,
+    .describe = native_describe,
+    .create = instance_create,
+    .attach = instance_attach,
+    .record = instance_record,
+    .exec = instance_exec,
+    .alive = instance_alive,
+    .kill = instance_kill,
+    .detach = instance_detach,
+    .remove = instance_remove,
+    .reap = instance_reap,
+    .free = native_free,
+};
+
+struct backend *native_new_on(const struct native_options *options, const struct native_machine *machine)
+{
+    struct native *n = xcalloc(1, sizeof(*n));
+    n->base.ops = &ops;
+    n->state_dir = xstrdup(options->state_dir);
+    n->rootfs = xstrdup(options->rootfs);
+    n->shell = xstrdup(options->shell);
+    n->limits = (struct cgroup_values){options->memory_bytes, options->pids, options->cpus};
+    n->network_wanted = options->network_wanted;
+    n->machine = *machine;
+    n->plain = machine->no_overlay;
+    n->toolbox.lock_fd = -1;
+    pthread_mutex_init(&n->lock, NULL);
+    n->environment = describe_environment(n->rootfs);
+    n->limits_wanted = describe_limits(&n->limits, NULL);
+    n->first_shell = verdict_base_has(n, "/bin/bash") ? "/bin/bash" : "/bin/sh";
+    return &n->base;
+}
+
+struct backend *native_new(const struct native_options *options)
+{
+    return native_new_on(options, &this_machine);
+}

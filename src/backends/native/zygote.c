@@ -1,0 +1,285 @@
+/* Requests carry numbers, and each asker sends its own. The answers all come on one socket: one of the askers
+ * reads it, hands to each other what is theirs, and passes the reading on when it leaves. No lock is held
+ * while anything is waited for. An answer whose asker has given up names a computer that nobody wants: it is
+ * killed. */
+#include "backends/native/zygote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/native/channel.h"
+#include "backends/native/image.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "base/spawn.h"
+
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x0010U /* newer than the C library's headers */
+#endif
+
+#define SETUP_TIMEOUT_NS (10 * NSEC_PER_SEC)
+#define CREATE_TIMEOUT_NS (20 * NSEC_PER_SEC)
+#define END_TIMEOUT_MS 2000
+
+struct zygote {
+    atomic_int refs;
+    int control, pidfd;
+    pid_t pid;
+    pthread_mutex_t lock; /* of all that follows */
+    bool dead;
+    uint32_t next_request;
+    struct list askers;
+    struct asker *reader; /* which asker reads the socket; NULL: there is none at all */
+};
+
+struct asker {
+    struct list node;
+    uint32_t request;
+    bool done; /* reply and pidfd hold */
+    struct guest_reply reply;
+    int pidfd;
+    struct cancel *event; /* fired once, when done or made the reader: a descriptor to wait for */
+};
+
+/* The guest program in memory, sealed: what runs is what we were built with, whatever is on disk. */
+static int open_image(struct error *err)
+{
+    /* Older kernels don't know MFD_EXEC, newer ones may be told to demand it. */
+    unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    int fd = memfd_create("sandbox-guest", flags | MFD_EXEC);
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create("sandbox-guest", flags);
+    if (fd < 0 || fd_write_all(fd, guest_image, guest_image_size) < 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0) {
+        error_errno(err, ERR_UNAVAILABLE, errno, "put the guest program into memory");
+        return fd_close(fd);
+    }
+    return fd;
+}
+
+static int start_process(struct zygote *z, struct error *err)
+{
+    int pair[2];
+    char path[64];
+    _cleanup_fd_ int image = open_image(err);
+    if (image < 0)
+        return -1;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_errno(err, ERR_UNAVAILABLE, errno, "make a socket pair");
+    z->control = pair[0];
+    _cleanup_fd_ int far = pair[1];
+    /* By our own pid: the child closes its copy of the descriptor before it executes. */
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), image);
+    char name[] = "sandbox-zygote";
+    char *const argv[] = {name, NULL};
+    const int fds[] = {-1, -1, -1, far};
+    _Static_assert(GUEST_FD_CONTROL == 3, "the fourth of fds");
+    const struct spawn_request request = {.path = path, .argv = argv, .fds = fds, .fd_count = 4};
+    if (spawn(&request, &z->pid, &z->pidfd, err) < 0)
+        return error_prefix(err, "start the zygote");
+    return 0;
+}
+
+static int set_up(struct zygote *z, const struct guest_setup *setup, const struct wait *wait,
+                  struct error *err)
+{
+    struct guest_reply reply = {0};
+    struct wait bounded = *wait;
+    int64_t latest = clock_now() + SETUP_TIMEOUT_NS;
+    bounded.deadline = bounded.deadline < latest ? bounded.deadline : latest;
+    _cleanup_fd_ int self = pidfd_open(getpid(), 0);
+    if (self < 0)
+        return error_errno(err, ERR_UNAVAILABLE, errno, "open a pidfd");
+    if (channel_send(z->control, setup, sizeof(*setup), NULL, 0, &self, 1, &bounded, err) < 0 ||
+        wait_fd(z->control, POLLIN, &bounded, NULL, err) < 0)
+        return error_prefix(err, "set up the zygote");
+    int extra = -1;
+    ssize_t n = channel_receive(z->control, &reply, sizeof(reply), &extra);
+    fd_close(extra);
+    if (n != sizeof(reply) || reply.type != GUEST_REPLY)
+        return error_set(err, ERR_UNAVAILABLE, "set up the zygote: it ended without an answer");
+    return reply.error.stage[0] ? channel_failed(&reply.error, err) : 0;
+}
+
+struct zygote *zygote_start(const struct guest_setup *setup, const struct wait *wait, struct error *err)
+{
+    struct zygote *z = xcalloc(1, sizeof(*z));
+    atomic_init(&z->refs, 1);
+    z->control = z->pidfd = -1;
+    pthread_mutex_init(&z->lock, NULL);
+    list_init(&z->askers);
+    if (start_process(z, err) < 0 || set_up(z, setup, wait, err) < 0)
+        return zygote_unref(z);
+    return z;
+}
+
+struct zygote *zygote_ref(struct zygote *z)
+{
+    atomic_fetch_add(&z->refs, 1);
+    return z;
+}
+
+/* It ends by itself when the control socket is closed. */
+static void end_process(struct zygote *z)
+{
+    struct pollfd p = {.fd = z->pidfd, .events = POLLIN};
+    if (poll(&p, 1, END_TIMEOUT_MS) <= 0)
+        pidfd_send_signal(z->pidfd, SIGKILL, NULL, 0);
+    siginfo_t info;
+    waitid(P_PIDFD, (id_t)z->pidfd, &info, WEXITED);
+}
+
+struct zygote *zygote_unref(struct zygote *z)
+{
+    if (!z || atomic_fetch_sub(&z->refs, 1) > 1)
+        return NULL;
+    fd_close(z->control);
+    if (z->pidfd >= 0)
+        end_process(z);
+    fd_close(z->pidfd);
+    pthread_mutex_destroy(&z->lock);
+    free(z);
+    return NULL;
+}
+
+bool zygote_alive(struct zygote *z)
+{
+    struct pollfd p = {.fd = z->pidfd, .events = POLLIN};
+    return poll(&p, 1, 0) == 0;
+}
+
+/* Under the lock. */
+static void enter(struct zygote *z, struct asker *a)
+{
+    a->request = ++z->next_request;
+    list_append(&z->askers, &a->node);
+    if (!z->reader)
+        z->reader = a;
+}
+
+static void leave(struct zygote *z, struct asker *a)
+{
+    pthread_mutex_lock(&z->lock);
+    list_unlink(&a->node);
+    if (z->reader == a) {
+        z->reader = list_empty(&z->askers) ? NULL : list_entry(z->askers.next, struct asker, node);
+        if (z->reader)
+            cancel_fire(z->reader->event, ERR_BUSY);
+    }
+    pthread_mutex_unlock(&z->lock);
+    cancel_unref(a->event);
+}
+
+/* Under the lock. */
+static void hand_over(struct zygote *z, const struct guest_reply *reply, int pidfd)
+{
+    list_for_each (node, &z->askers) {
+        struct asker *a = list_entry(node, struct asker, node);
+        if (a->request != reply->request || a->done)
+            continue;
+        a->reply = *reply;
+        a->pidfd = pidfd;
+        a->done = true;
+        cancel_fire(a->event, ERR_BUSY);
+        return;
+    }
+    if (pidfd >= 0)
+        pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
+    fd_close(pidfd);
+}
+
+/* Under the lock. */
+static void fail_all(struct zygote *z)
+{
+    z->dead = true;
+    list_for_each (node, &z->askers)
+        cancel_fire(list_entry(node, struct asker, node)->event, ERR_BUSY);
+}
+
+static void read_replies(struct zygote *z)
+{
+    for (;;) {
+        struct guest_reply reply;
+        int pidfd = -1;
+        ssize_t n = channel_receive(z->control, &reply, sizeof(reply), &pidfd);
+        if (n < 0 && errno == EAGAIN)
+            return;
+        pthread_mutex_lock(&z->lock);
+        bool good = n == sizeof(reply) && reply.type == GUEST_REPLY;
+        if (good)
+            hand_over(z, &reply, pidfd);
+        else
+            fail_all(z);
+        pthread_mutex_unlock(&z->lock);
+        if (!good) {
+            fd_close(pidfd);
+            return;
+        }
+    }
+}
+
+static int await_reply(struct zygote *z, struct asker *a, const struct wait *wait, struct error *err)
+{
+    for (;;) {
+        pthread_mutex_lock(&z->lock);
+        bool done = a->done, dead = z->dead, reader = z->reader == a;
+        pthread_mutex_unlock(&z->lock);
+        if (done)
+            return 0;
+        if (dead)
+            return error_set(err, ERR_UNAVAILABLE,
+                             "the zygote process has died; the next attempt starts a new one");
+        if (wait_fd(reader ? z->control : cancel_fd(a->event), POLLIN, wait, NULL, err) < 0)
+            return -1;
+        if (reader)
+            read_replies(z);
+    }
+}
+
+int zygote_create(struct zygote *z, struct guest_create *request, const int *fds, size_t fd_count,
+                  const struct wait *wait, pid_t *ret_pid, int *ret_pidfd, struct error *err)
+{
+    struct wait bounded = *wait;
+    int64_t latest = clock_now() + CREATE_TIMEOUT_NS;
+    bounded.deadline = bounded.deadline < latest ? bounded.deadline : latest;
+    struct asker a = {.pidfd = -1, .event = cancel_new()};
+    pthread_mutex_lock(&z->lock);
+    enter(z, &a);
+    pthread_mutex_unlock(&z->lock);
+    request->type = GUEST_CREATE;
+    request->request = a.request;
+
+    int failed = channel_send(z->control, request, sizeof(*request), NULL, 0, fds, fd_count, &bounded, err);
+    if (failed < 0 && err && err->code == ERR_GONE)
+        error_set(err, ERR_UNAVAILABLE, "the zygote process has died; the next attempt starts a new one");
+    if (failed == 0)
+        failed = await_reply(z, &a, &bounded, err);
+    leave(z, &a);
+    _cleanup_fd_ int pidfd = a.pidfd;
+    if (failed < 0) {
+        if (pidfd >= 0)
+            pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
+        return -1;
+    }
+    if (a.reply.error.stage[0])
+        return channel_failed(&a.reply.error, err);
+    if (pidfd < 0)
+        return error_set(err, ERR_INTERNAL, "the zygote answered without a descriptor");
+    *ret_pid = a.reply.pid;
+    *ret_pidfd = TAKE_FD(pidfd);
+    return 0;
+}

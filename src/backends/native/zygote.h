@@ -1,0 +1,26 @@
+/* The zygote: one small process of the guest program that forks the first process of each computer, so that
+ * nothing of the server's memory is ever in one. Its death ends no computer. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/cancel.h"
+#include "base/error.h"
+#include "guest/wire.h"
+
+struct zygote;
+
+/* Starts one and waits until it is set up. */
+struct zygote *zygote_start(const struct guest_setup *setup, const struct wait *wait, struct error *err);
+struct zygote *zygote_ref(struct zygote *z);
+/* The last one ends it. Accepts NULL, returns NULL. */
+struct zygote *zygote_unref(struct zygote *z);
+DEFINE_CLEANUP(struct zygote *, zygote_unref)
+bool zygote_alive(struct zygote *z);
+
+/* Has a computer made; several threads may ask at once. The request's type and number are filled in here. fds
+ * as wire.h says, borrowed. */
+int zygote_create(struct zygote *z, struct guest_create *request, const int *fds, size_t fd_count,
+                  const struct wait *wait, pid_t *ret_pid, int *ret_pidfd, struct error *err);
