@@ -1,0 +1,71 @@
+/* The contract of backends/backend.h as a table of cases that knows no backend: each one is done when it
+ * passes. Cases run real shell commands; what they touch is in the computer's own first folder, in /usr or in
+ * /tmp. */
+#pragma once
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "backends/backend.h"
+
+/* The group's state: a backend and a folder to work in. */
+struct contract {
+    struct backend *backend;
+    char *state_dir;
+};
+
+struct contract_case {
+    const char *name;
+    void (*run)(struct contract *t);
+    unsigned needs; /* capabilities without which the case says nothing */
+};
+
+extern const struct contract_case EXEC_CASES[], OUTPUT_CASES[], LIFE_CASES[]; /* each ends with a NULL name */
+
+/* Runs all cases against the backend; returns main's exit code. */
+int contract_run(const char *name, struct backend *backend, char *state_dir);
+/* A new folder that everybody may pass through; malloced. */
+char *contract_state_dir(void);
+
+/* A computer as the domain would make it. */
+struct contract_computer {
+    struct contract *t;
+    char id[32], key[17];
+    char *folder;
+    struct computer_spec spec;
+    struct instance *instance;
+};
+void computer_make(struct contract *t, struct contract_computer *ret, bool temporary);
+/* Removes it and checks that nothing is left. */
+void computer_remove(struct contract_computer *c);
+/* Frees what belongs to the test, and the folder, which must be empty. */
+void computer_forget(struct contract_computer *c);
+
+/* 30 s, 1 MiB of output, nobody cancels. */
+struct exec_request shell_request(const char *command);
+struct exec_request argv_request(const char *const *argv);
+/* Literals as the contract takes them, which has no const inside as execve(2) has none. */
+char *const *unconst(const char *const *strings);
+/* Runs it; it must come to a result. */
+struct exec_result must_run(struct contract_computer *c, const struct exec_request *request);
+/* A shell command that must exit with 0; its output, malloced. */
+char *must_shell(struct contract_computer *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int shell_status(struct contract_computer *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Runs it; it must fail with that code. */
+void must_fail(struct contract_computer *c, const struct exec_request *request, enum error_code code);
+
+/* A command on a thread of its own. */
+struct contract_thread {
+    struct contract_computer *computer;
+    struct exec_request request;
+    struct exec_result result;
+    struct error error;
+    int r;
+    unsigned long thread;
+};
+void thread_start(struct contract_thread *t, struct contract_computer *c, const struct exec_request *request);
+void thread_join(struct contract_thread *t);
+
+#define assert_text(buffer, text) assert_string_equal(buf_str(buffer), text)

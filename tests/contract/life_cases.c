@@ -1,0 +1,198 @@
+/* The life of computers: made, told about, ended, brought back, cleaned up after. */
+#include "contract/contract.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/path.h"
+
+static void description_is_complete(struct contract *t)
+{
+    struct backend_description d = {0};
+    t->backend->ops->describe(t->backend, &d);
+    assert_true(strlen(d.environment) > 0 && strlen(d.network) > 0 && strlen(d.limits) > 0);
+    assert_int_equal(d.shell[0], '/');
+    assert_true(strlen(t->backend->ops->name) > 0 && strlen(t->backend->ops->name) < 32);
+}
+
+static void probing_again_changes_nothing(struct contract *t)
+{
+    const struct wait wait = {.deadline = clock_deadline_after(30)};
+    unsigned before = t->backend->ops->capabilities(t->backend);
+    assert_int_equal(t->backend->ops->probe(t->backend, &wait, NULL), 0);
+    assert_int_equal(t->backend->ops->capabilities(t->backend), before);
+}
+
+static void computers_are_separate(struct contract *t)
+{
+    struct contract_computer a, b;
+    computer_make(t, &a, true);
+    computer_make(t, &b, true);
+    free(must_shell(&a, "echo a > file"));
+    assert_int_equal(shell_status(&b, "test ! -e file"), 0);
+    computer_remove(&a);
+    assert_int_equal(shell_status(&b, "true"), 0);
+    computer_remove(&b);
+}
+
+static void create_that_comes_too_late(struct contract *t)
+{
+    struct contract_computer c = {.t = t, .id = "contract-late", .key = "0123456789abcdef"};
+    struct instance *instance = NULL;
+    struct error err = ERROR_INIT;
+    struct cancel *cancel = cancel_new();
+    c.folder = xasprintf("%s/computers/local/%s", t->state_dir, c.id);
+    c.spec = (struct computer_spec){
+        .id = c.id, .principal = "local", .key = c.key, .folder = c.folder, .temporary = true};
+    cancel_fire(cancel, ERR_CANCELLED);
+    const struct wait waits[] = {{.deadline = clock_now() - 1},
+                                 {.deadline = DEADLINE_NONE, .cancel = cancel}};
+    const enum error_code codes[] = {ERR_TIMEOUT, ERR_CANCELLED};
+    assert_int_equal(dir_make(c.folder, 0711, NULL), 0);
+    for (size_t i = 0; i < ARRAY_LEN(waits); i++) {
+        assert_int_equal(t->backend->ops->create(t->backend, &c.spec, &waits[i], &instance, &err), -1);
+        assert_int_equal(err.code, codes[i]);
+        assert_null(instance);
+    }
+    cancel_unref(cancel);
+    computer_forget(&c); /* nothing of it is there */
+}
+
+static void killed_computers_are_gone(struct contract *t)
+{
+    struct contract_computer c;
+    struct contract_thread thread;
+    computer_make(t, &c, true);
+    struct exec_request request = shell_request("touch started; sleep 300");
+    thread_start(&thread, &c, &request);
+    free(must_shell(&c, "until test -e started; do sleep 0.02; done"));
+    assert_true(c.instance->ops->alive(c.instance));
+
+    c.instance->ops->kill(c.instance);
+    thread_join(&thread);
+    assert_int_equal(thread.r, -1);
+    assert_int_equal(thread.error.code, ERR_GONE);
+    request = shell_request("true");
+    must_fail(&c, &request, ERR_GONE);
+    assert_false(c.instance->ops->alive(c.instance));
+    c.instance->ops->kill(c.instance); /* again is harmless */
+    computer_remove(&c);
+}
+
+static void attach(struct contract_computer *c, const json_t *data)
+{
+    struct contract *t = c->t;
+    const struct wait wait = {.deadline = clock_deadline_after(30)};
+    struct error err = ERROR_INIT;
+    if (t->backend->ops->attach(t->backend, &c->spec, data, &wait, &c->instance, &err) < 0)
+        fail_msg("attach: %s", err.msg);
+}
+
+static json_t *detach(struct contract_computer *c)
+{
+    struct error err = ERROR_INIT;
+    json_t *data = c->instance->ops->record(c->instance);
+    assert_true(json_is_object(data));
+    if (c->instance->ops->detach(TAKE_PTR(c->instance), &err) < 0)
+        fail_msg("detach: %s", err.msg);
+    return data;
+}
+
+static void permanent_computers_come_back(struct contract *t)
+{
+    struct contract_computer c;
+    computer_make(t, &c, false);
+    free(must_shell(&c, "mkdir -p d; echo kept > d/file; chmod 750 d/file; ln -s d/file link"));
+    for (int i = 0; i < 2; i++) {
+        _cleanup_(cleanup_json_decref)
+        json_t *data = detach(&c);
+        attach(&c, data);
+        _cleanup_(cleanup_free)
+        char *output = must_shell(&c, "cat link; stat -c %%a d/file");
+        assert_string_equal(output, "kept\n750\n");
+    }
+    computer_remove(&c);
+}
+
+static void what_was_killed_keeps_its_files(struct contract *t)
+{
+    struct contract_computer c;
+    computer_make(t, &c, false);
+    free(must_shell(&c, "echo kept > file"));
+    c.instance->ops->kill(c.instance);
+    _cleanup_(cleanup_json_decref)
+    json_t *data = detach(&c);
+    attach(&c, data);
+    _cleanup_(cleanup_free)
+    char *output = must_shell(&c, "cat file");
+    assert_string_equal(output, "kept\n");
+    computer_remove(&c);
+}
+
+static void lost_files_are_told(struct contract *t)
+{
+    struct contract_computer c;
+    const struct wait wait = {.deadline = clock_deadline_after(30)};
+    struct error err = ERROR_INIT;
+    computer_make(t, &c, false);
+    _cleanup_(cleanup_json_decref)
+    json_t *data = detach(&c);
+    assert_int_equal(tree_remove(AT_FDCWD, c.folder, NULL), 0);
+    assert_int_equal(dir_make(c.folder, 0711, NULL), 0);
+    assert_int_equal(t->backend->ops->attach(t->backend, &c.spec, data, &wait, &c.instance, &err), -1);
+    assert_int_equal(err.code, ERR_GONE);
+    assert_int_equal(t->backend->ops->reap(t->backend, &c.spec, data, NULL), 0);
+    computer_forget(&c);
+}
+
+static void reaping_leaves_nothing(struct contract *t)
+{
+    for (int with_data = 0; with_data < 2; with_data++) {
+        struct contract_computer c;
+        struct error err = ERROR_INIT;
+        computer_make(t, &c, false);
+        free(must_shell(&c, "mkdir -p a/b; echo x > a/b/c"));
+        _cleanup_(cleanup_json_decref)
+        json_t *data = detach(&c);
+        if (t->backend->ops->reap(t->backend, &c.spec, with_data ? data : NULL, &err) < 0)
+            fail_msg("reap: %s", err.msg);
+        assert_int_equal(t->backend->ops->reap(t->backend, &c.spec, with_data ? data : NULL, NULL),
+                         0);                   /* again */
+        tree_remove(AT_FDCWD, c.folder, NULL); /* the files are the domain's to remove, and must let it */
+        assert_int_equal(access(c.folder, F_OK), -1);
+        free(c.folder);
+    }
+}
+
+static void hostile_files_are_removed(struct contract *t)
+{
+    struct contract_computer c;
+    computer_make(t, &c, true);
+    free(must_shell(
+        &c,
+        "mkdir -p deep && cd deep && i=0 && while test $i -lt 300; do mkdir d && cd d; i=$((i+1)); done"));
+    free(must_shell(
+        &c, "ln -s /etc/passwd link; mkfifo fifo; mkdir closed; touch closed/file; chmod 000 closed"));
+    computer_remove(&c);
+    assert_int_equal(access("/etc/passwd", F_OK), 0);
+}
+
+const struct contract_case LIFE_CASES[] = {
+    {"the description is complete", description_is_complete, 0},
+    {"probing again changes nothing", probing_again_changes_nothing, 0},
+    {"computers are separate", computers_are_separate, 0},
+    {"a create that comes too late leaves nothing", create_that_comes_too_late, 0},
+    {"a killed computer is gone", killed_computers_are_gone, 0},
+    {"permanent computers come back", permanent_computers_come_back, BACKEND_PERSISTENT},
+    {"what was killed keeps its files", what_was_killed_keeps_its_files, BACKEND_PERSISTENT},
+    {"lost files are told", lost_files_are_told, BACKEND_PERSISTENT},
+    {"reaping leaves nothing", reaping_leaves_nothing, BACKEND_PERSISTENT},
+    {"hostile files are removed", hostile_files_are_removed, 0},
+    {NULL, NULL, 0},
+};

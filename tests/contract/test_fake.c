@@ -1,0 +1,9 @@
+/* The contract, held against the fake: the tests that use it may rely on it, and no case is shaped after one
+ * real backend. */
+#include "contract/contract.h"
+#include "fakes/fake_backend.h"
+
+int main(void)
+{
+    return contract_run("contract: fake", fake_backend_new(BACKEND_PERSISTENT, NULL), contract_state_dir());
+}

@@ -1,0 +1,31 @@
+/* A backend for tests: "computers" are folders, and commands are ordinary processes of this machine that
+ * start in theirs. It isolates nothing, so tests give it nothing but commands of their own. It keeps the
+ * whole contract of backends/backend.h, and hooks let a test make any step of it slow or fail. */
+#pragma once
+
+#include "backends/backend.h"
+
+/* What happens instead of, or before, the fake's own work. Each may be NULL. Called on the thread of the
+ * backend call. */
+struct fake_hooks {
+    /* Before a computer is made, brought back, removed or reaped: -1 with an error lets the step fail. */
+    int (*create)(void *ctx, const struct computer_spec *spec, const struct wait *wait, struct error *err);
+    int (*attach)(void *ctx, const struct computer_spec *spec, const struct wait *wait, struct error *err);
+    int (*remove)(void *ctx, const char *id, struct error *err);
+    int (*reap)(void *ctx, const struct computer_spec *spec, const json_t *data, struct error *err);
+    /* Instead of running a command. */
+    int (*exec)(void *ctx, const char *id, const struct exec_request *request, struct exec_result *ret,
+                struct error *err);
+    void *ctx;
+};
+
+struct fake_counts {
+    int created, attached, killed, detached, removed, reaped; /* calls that succeeded */
+    int live;                                                 /* instances */
+};
+
+/* `capabilities`: of enum backend_capability. */
+struct backend *fake_backend_new(unsigned capabilities, const struct fake_hooks *hooks);
+struct fake_counts fake_backend_counts(struct backend *b);
+/* The computer ends by itself: its processes die, its calls fail with ERR_GONE. */
+void fake_backend_crash(struct backend *b, const char *id);
