@@ -83,7 +83,7 @@ static void prefixes(void **state)
 static void usage_errors(void **state)
 {
     assert_refused(ARGS("--prot", "1"), ENV(), 2, TEXTS("unknown option --prot", "did you mean --port?"));
-    assert_refused(ARGS("--netwrok"), ENV(), 2, TEXTS("--netwrok", "did you mean --network?"));
+    assert_refused(ARGS("--networks"), ENV(), 2, TEXTS("--networks", "did you mean --network?"));
     assert_refused(ARGS("--nothing-like-it"), ENV(), 2, TEXTS("unknown option --nothing-like-it", "--help"));
     assert_refused(ARGS("--fly-org", "x"), ENV(), 2, TEXTS("unknown option --fly-org"));
     assert_refused(ARGS("--s", "1"), ENV(), 2,

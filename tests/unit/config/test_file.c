@@ -118,7 +118,7 @@ static void wrong_files(void **state)
     refuse_text("network = 1.5", TEXTS(":1: network = 1.5: must be true or false"));
     refuse_text("pids = true", TEXTS(":1: pids = true: must be a whole number"));
     refuse_text("port = 70000", TEXTS(":1: port = 70000: out of range", "0 to 65535"));
-    refuse_text("backend = \"dokcer\"", TEXTS(":1: backend = dokcer", "docker"));
+    refuse_text("backend = \"dockerd\"", TEXTS(":1: backend = dockerd", "docker"));
 }
 
 static void hostile_files(void **state)
