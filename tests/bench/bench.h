@@ -34,8 +34,7 @@ struct figure {
 };
 
 struct bench {
-    char *server;
-    char *state_dir;
+    const char *server, *state_dir;
     size_t runs; /* samples of each median */
     struct figure *figures;
 };

@@ -77,13 +77,13 @@ void series_done(struct series *s)
     *s = (struct series){.values = NULL};
 }
 
-static pid_t start_program(char *const *argv, int out)
+static pid_t start_program(const char *const *argv, int out)
 {
     pid_t pid = vfork();
     if (pid == 0) {
         (void)signal(SIGPIPE, SIG_DFL); /* the client library ignores it */
         if (dup2(out, STDOUT_FILENO) >= 0)
-            execv(argv[0], argv);
+            execv(argv[0], (char *const *)argv);
         _exit(127);
     }
     if (pid < 0)
@@ -98,7 +98,7 @@ static void wait_program(pid_t pid, const char *name)
         die("%s failed with status 0x%x", name, (unsigned)status);
 }
 
-double measure_program(char *const *argv, bool capture)
+double measure_program(const char *const *argv, bool capture)
 {
     int pipe_fds[2] = {-1, -1};
     char bytes[256];
@@ -115,7 +115,7 @@ double measure_program(char *const *argv, bool capture)
     return ms;
 }
 
-double measure_programs(char *const *argv, int count)
+double measure_programs(const char *const *argv, int count)
 {
     pid_t pids[PROGRAMS_MAX];
     _cleanup_fd_ int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -127,10 +127,10 @@ double measure_programs(char *const *argv, int count)
     return ms_since(start);
 }
 
-void subject_start(struct subject *s, char *program, char *const *args)
+void subject_start(struct subject *s, const char *program, const char *const *args)
 {
     struct error err = ERROR_INIT;
-    char *argv[16] = {program};
+    const char *argv[16] = {program};
     for (size_t i = 0; args[i] && i + 2 < ARRAY_LEN(argv); i++)
         argv[i + 1] = args[i];
     static const char hello[] =

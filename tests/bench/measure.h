@@ -21,9 +21,9 @@ void series_done(struct series *s);
 
 /* vfork, exec, wait. capture: standard output goes through a pipe and is read to its end, else it goes to
  * /dev/null. */
-double measure_program(char *const *argv, bool capture);
+double measure_program(const char *const *argv, bool capture);
 /* `count` of them at once, until all have ended. */
-double measure_programs(char *const *argv, int count);
+double measure_programs(const char *const *argv, int count);
 
 /* A server under measurement. `folder` holds its state directory and may be shared by servers one after
  * another. */
@@ -33,7 +33,7 @@ struct subject {
     double initialize_ms; /* from spawn to the initialize reply */
 };
 /* args: NULL-terminated, behind the program's path; then the handshake. */
-void subject_start(struct subject *s, char *program, char *const *args);
+void subject_start(struct subject *s, const char *program, const char *const *args);
 /* The time of one tools/call whose arguments are given as JSON text; the result must be a success with exit
  * code 0. first: with the `initialized` notification before it, as a client's first call has. */
 double subject_call(struct subject *s, const char *tool, const char *arguments, bool first);

@@ -14,14 +14,14 @@
 
 struct program {
     const char *title, *variable, *tool;
-    char *path;
-    char **args; /* NULL-terminated */
+    const char *path;
+    const char *const *args; /* NULL-terminated */
     struct series start, first, warm;
 };
 
-static char **split(char *text)
+static const char **split(char *text)
 {
-    char **words = xcalloc(16, sizeof *words);
+    const char **words = xcalloc(16, sizeof *words);
     size_t n = 0;
     for (char *word = strtok(text, " "); word && n + 1 < 14; word = strtok(NULL, " "))
         words[n++] = word;
@@ -41,12 +41,12 @@ static void measure(struct program *p)
 
 void compare_peers(struct bench *b)
 {
-    char *extra = getenv("PEER_ARGS");
+    const char *extra = getenv("PEER_ARGS");
     _cleanup_(cleanup_free)
     char *text = xstrdup(extra ? extra : "");
     _cleanup_(cleanup_free)
-    char **peer_args = split(text);
-    char *own_args[] = {"--backend", "native", "--state-dir", b->state_dir, NULL};
+    const char **peer_args = split(text);
+    const char *own_args[] = {"--backend", "native", "--state-dir", b->state_dir, NULL};
     struct program programs[] = {
         {.title = "ours", .tool = "terminal_execute", .path = b->server, .args = own_args},
         {.title = "Python, computers",

@@ -17,17 +17,18 @@
 #define WINDOW 50 /* computers at each end of the many, whose medians are compared */
 #define AT_ONCE 20
 
-static char *const true_argv[] = {"/bin/true", NULL};
-static char *const bash_argv[] = {"/bin/bash", "-c", "true", NULL};
-static char *const bwrap_argv[] = {
+static const char *const true_argv[] = {"/bin/true", NULL};
+static const char *const bash_argv[] = {"/bin/bash", "-c", "true", NULL};
+static const char *const bwrap_argv[] = {
     "/usr/bin/bwrap", "--unshare-all", "--ro-bind", "/usr",   "/usr",      "--symlink", "usr/bin",
     "/bin",           "--symlink",     "usr/sbin",  "/sbin",  "--symlink", "usr/lib",   "/lib",
     "--symlink",      "usr/lib64",     "/lib64",    "--proc", "/proc",     "--dev",     "/dev",
     "--tmpfs",        "/tmp",          "/bin/echo", "hi",     NULL};
 
-static void start_server(struct bench *b, struct subject *s, char *cpus)
+static void start_server(struct bench *b, struct subject *s, const char *cpus)
 {
-    char *args[] = {"--backend", "native", "--state-dir", b->state_dir, cpus ? "--cpu" : NULL, cpus, NULL};
+    const char *args[] = {"--backend",           "native", "--state-dir", b->state_dir,
+                          cpus ? "--cpu" : NULL, cpus,     NULL};
     subject_start(s, b->server, args);
 }
 
@@ -141,8 +142,8 @@ void stage_parallel(struct bench *b)
     char *block = xasprintf("%s/block", b->state_dir);
     _cleanup_(cleanup_free)
     char *make = xasprintf("yes | head -c 4194304 > %s", block);
-    char *make_argv[] = {"/bin/sh", "-c", make, NULL};
-    char *sum_argv[] = {"/usr/bin/sha256sum", block, NULL};
+    const char *make_argv[] = {"/bin/sh", "-c", make, NULL};
+    const char *sum_argv[] = {"/usr/bin/sha256sum", block, NULL};
     struct series direct = {0}, calls = {0};
     struct subject s;
     start_server(b, &s, cpus);

@@ -35,7 +35,7 @@ struct mcp {
     int64_t last_id;
 };
 
-static int start_process(struct mcp *m, char *const *argv, char *const *env, struct error *err)
+static int start_process(struct mcp *m, const char *const *argv, char *const *env, struct error *err)
 {
     int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
     int result = 0;
@@ -44,8 +44,11 @@ static int start_process(struct mcp *m, char *const *argv, char *const *env, str
             result = error_errno(err, ERR_UNAVAILABLE, errno, "pipe");
     if (result == 0) {
         int fds[] = {pipes[0][0], pipes[1][1], pipes[2][1]};
-        struct spawn_request request = {
-            .path = argv[0], .argv = argv, .env = env, .fds = fds, .fd_count = (int)ARRAY_LEN(fds)};
+        struct spawn_request request = {.path = argv[0],
+                                        .argv = (char *const *)argv,
+                                        .env = env,
+                                        .fds = fds,
+                                        .fd_count = (int)ARRAY_LEN(fds)};
         result = spawn(&request, &m->pid, &m->pidfd, err);
     }
     fd_close(pipes[0][0]);
@@ -57,7 +60,7 @@ static int start_process(struct mcp *m, char *const *argv, char *const *env, str
     return result;
 }
 
-struct mcp *mcp_start(char *const *argv, char *const *env, struct error *err)
+struct mcp *mcp_start(const char *const *argv, char *const *env, struct error *err)
 {
     _cleanup_(cleanup_mcp_free)
     struct mcp *m = xcalloc(1, sizeof *m);

@@ -17,7 +17,7 @@
 struct mcp;
 
 /* argv[0] is the server's path. */
-struct mcp *mcp_start(char *const *argv, char *const *env, struct error *err);
+struct mcp *mcp_start(const char *const *argv, char *const *env, struct error *err);
 /* Kills the server if it still runs; NULL is fine; returns NULL. */
 struct mcp *mcp_free(struct mcp *m);
 DEFINE_CLEANUP(struct mcp *, mcp_free)

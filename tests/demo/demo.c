@@ -125,10 +125,10 @@ static bool finish(struct demo *d, bool ok, const char *title, int64_t ns)
 }
 
 /* start + initialize, and what the server says about itself. */
-static bool introduce(struct demo *d, char *path)
+static bool introduce(struct demo *d, const char *path)
 {
     struct error err = ERROR_INIT;
-    char *argv[] = {path, "--backend", "native", "--state-dir", d->state, NULL};
+    const char *argv[] = {path, "--backend", "native", "--state-dir", d->state, NULL};
     int64_t start = clock_now();
     d->server = mcp_start(argv, environ, &err);
     json_t *hello = d->server ? mcp_initialize(d->server, 10, &err) : NULL;
@@ -259,7 +259,7 @@ static int prepare(struct demo *d, struct error *err)
     return chmod(d->secret, 0644) < 0 ? error_errno(err, ERR_UNAVAILABLE, errno, "chmod %s", d->secret) : 0;
 }
 
-static void tour(struct demo *d, char *server)
+static void tour(struct demo *d, const char *server)
 {
     printf("An agent gets a computer: %s over stdio\n\n", path_basename(server));
     if (!introduce(d, server))

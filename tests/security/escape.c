@@ -93,8 +93,8 @@ static int listen_tcp(int *ret_port)
 
 static int start_canary(struct world *w, struct error *err)
 {
-    char *argv[] = {"host-canary", "100000", NULL};
-    struct spawn_request request = {.path = "/bin/sleep", .argv = argv};
+    static const char *const argv[] = {"host-canary", "100000", NULL};
+    struct spawn_request request = {.path = "/bin/sleep", .argv = (char *const *)argv};
     return spawn(&request, &w->canary, &w->canary_pidfd, err);
 }
 
@@ -152,9 +152,9 @@ static void world_done(struct world *w)
     w->host = host_free(w->host);
 }
 
-static int start_server(struct world *w, char *path, struct error *err)
+static int start_server(struct world *w, const char *path, struct error *err)
 {
-    char *argv[] = {path, "--backend", "native", "--state-dir", w->state, "--cpu", "2", NULL};
+    const char *argv[] = {path, "--backend", "native", "--state-dir", w->state, "--cpu", "2", NULL};
     (void)setenv("SERVER_TOKEN", "the server's secret", 1);
     w->server = mcp_start(argv, environ, err);
     if (!w->server)
