@@ -19,7 +19,7 @@
 #define BOTH (OPTION_SEED_COMPUTER | OPTION_SEED_KILNTAINERS)
 #define COMPUTER OPTION_SEED_COMPUTER
 
-#define COUNT_MAX 9.2e18 /* as a maximum: no limit but the type's */
+#define COUNT_MAX 9.3e18 /* as a maximum: none but the type's, which is a little less */
 #define YEAR_S 31536000.0
 #define DAY_S 86400.0
 #define MEMORY_MIN (4.0 * MIB)

@@ -37,6 +37,7 @@ static int refuse(const struct config *c, const struct option_row *row, struct e
                      why);
 }
 
+/* Compares what would be printed, so that 300.0 is 300. */
 static bool is_default(const struct config *c, const struct option_row *row)
 {
     const char *text = option_default(row, c->values.personality == CONFIG_KILNTAINERS);
@@ -88,8 +89,7 @@ static int check_exposure(struct config *c, struct error *err)
         return 0;
     return refuse(c, ROW(host), err,
                   "lets other machines in without a token; give --auth-token-file FILE or "
-                  "--allow-unauthenticated-http, "
-                  "or use 127.0.0.1");
+                  "--allow-unauthenticated-http, or use 127.0.0.1");
 }
 
 /* Names that this version knows but can't serve, foremost backends. */
@@ -118,8 +118,8 @@ static int check_meant_docker(struct config *c, struct error *err)
         const struct option_row *row = &option_rows[i];
         if ((row->traits & OPTION_MEANS_DOCKER) && config_is_explicit(c, row)) {
             return refuse(c, row, err,
-                          "means the docker backend, which is not in this version; leave it out to get a "
-                          "native computer");
+                          "means the docker backend, which is not in this version; "
+                          "leave it out to get a native computer");
         }
     }
     return 0;
@@ -132,13 +132,13 @@ static int check_native(struct config *c, struct error *err)
         return 0;
     if (v->network && config_is_explicit(c, ROW(network))) {
         return refuse(c, ROW(network), err,
-                      "can't be had: native computers have no network in this version; leave it out, or say "
-                      "--no-network");
+                      "can't be had: native computers have no network in this version; "
+                      "leave it out, or say --no-network");
     }
     if (v->image != NULL) {
         return refuse(c, ROW(image), err,
-                      "can't be used: native computers take no image in this version; give --rootfs DIR, or "
-                      "leave it out");
+                      "can't be used: native computers take no image in this version; "
+                      "give --rootfs DIR, or leave it out");
     }
     if (v->disk != 0) {
         return refuse(c, ROW(disk), err,
@@ -151,7 +151,8 @@ static int check_later(struct config *c, struct error *err)
 {
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];
-        if (!(row->traits & OPTION_LATER) || is_default(c, row))
+        if (!(row->traits & OPTION_LATER) || config_origin(c, row)->source == SOURCE_DEFAULT ||
+            is_default(c, row))
             continue;
         if (config_is_explicit(c, row))
             return refuse(c, row, err, "is not in this version; leave it out");
@@ -163,8 +164,8 @@ static int check_later(struct config *c, struct error *err)
 static int warn(struct config *c, struct error *err)
 {
     if (config_origin(c, ROW(auth_token))->source == SOURCE_FLAG) {
-        config_warn(c, "--auth-token is visible to every user of this machine; use KILNTAINERS_AUTH_TOKEN or "
-                       "--auth-token-file");
+        config_warn(c, "--auth-token is visible to every user of this machine; "
+                       "use KILNTAINERS_AUTH_TOKEN or --auth-token-file");
     }
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];

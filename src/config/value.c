@@ -1,4 +1,4 @@
-/* Values as text and in memory: one parser and one formatter per type of option. */
+/* From text to values: one parser per type of option, and the words for what is wrong. */
 #include "config/state.h"
 
 #include <errno.h>
