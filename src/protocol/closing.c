@@ -38,11 +38,8 @@ static void tell(struct closing *c, const char *left_behind)
 static void closed(void *arg)
 {
     struct closing *c = arg;
-    struct session *s = c->session;
-    loop_timer_free(c->timer);
     tell(c, c->error.code != ERR_NONE ? c->error.msg : NULL);
-    session_free(s);
-    free(c);
+    session_free(c->session);
 }
 
 static void end_computers(struct closing *c, int64_t deadline)
@@ -98,4 +95,13 @@ void session_close(struct session *s, int64_t deadline, void (*on_done)(void *ar
     calls_cancel_all(s);
     computer_session_kill(s->computers);
     session_closing_step(s);
+}
+
+void session_closing_free(struct session *s)
+{
+    struct closing *c = TAKE_PTR(s->closing);
+    if (!c->submitted)
+        computer_session_end(s->computers, clock_now(), NULL);
+    loop_timer_free(c->timer);
+    free(c);
 }

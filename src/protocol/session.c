@@ -84,8 +84,11 @@ struct session *session_new(struct protocol *p, const char *principal, const str
 
 void session_free(struct session *s)
 {
+    session_closing_free(s);
     list_unlink(&s->link);
     map_free(s->calls_by_id);
+    if (s->parsing)
+        message_done(&s->parsing->message);
     free(s->parsing);
     free(s);
 }

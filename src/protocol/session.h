@@ -120,3 +120,5 @@ void session_free(struct session *s);
 
 /* closing.c: goes on with the closing, if nothing more stands in its way. */
 void session_closing_step(struct session *s);
+/* What the deadline had left of the session is given up. */
+void session_closing_free(struct session *s);

@@ -1,0 +1,67 @@
+/* A protocol on a real loop and pool, with one session whose messages a test reads. */
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/loop.h"
+#include "base/macros.h"
+#include "base/pool.h"
+#include "doubles.h"
+#include "protocol/protocol.h"
+
+#define CAPABILITIES                                                                                         \
+    "{\"tools\":{\"listChanged\":false},\"resources\":{\"subscribe\":false,\"listChanged\":false},"          \
+    "\"prompts\":{\"listChanged\":false}}"
+#define SERVER_INFO "{\"name\":\"test\",\"title\":\"Test\",\"version\":\"1\"}"
+#define CALL(id, method) "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"" method "\"}"
+#define CALL_WITH(id, method, params)                                                                        \
+    "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"" method "\",\"params\":" params "}"
+#define RESULT(id, members) "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"result\":{" members "}}"
+#define ERROR(id, code, message)                                                                             \
+    "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"error\":{\"code\":" code ",\"message\":\"" message "\"}}"
+#define INITIALIZE(id, version) CALL_WITH(id, "initialize", "{\"protocolVersion\":\"" version "\"}")
+
+struct harness {
+    struct loop *loop;
+    struct pool *pool;
+    struct toolset *toolset;
+    struct computers *computers;
+    struct computers_double computers_record;
+    struct protocol *protocol;
+    struct session *session;
+    struct loop_timer *watchdog;
+
+    struct buf *received; /* messages, oldest first */
+    size_t received_count;
+    int first_replies; /* how often the owner was told */
+    bool closed, resumed;
+    char *left_behind;
+};
+
+struct harness_options {
+    int max_running, max_queued;  /* 0: 8, 64 */
+    int64_t progress_interval_ms; /* 0: the protocol's own */
+};
+struct harness *harness_new(const struct harness_options *options); /* NULL: defaults */
+/* Closes the session, if the test hasn't, and all else. */
+void harness_free(struct harness *h);
+
+void harness_tell(struct harness *h, const char *message); /* waits until the session accepts it */
+/* Runs the loop until the session has sent something; the oldest message, the caller's to free. */
+char *harness_read(struct harness *h);
+void harness_expect(struct harness *h, const char *message);
+/* tell, then expect; NULL: no reply, which a ping that comes right after proves. */
+void harness_ask(struct harness *h, const char *request, const char *reply);
+void harness_initialize(struct harness *h, const char *version);
+/* Runs the loop until *flag. */
+void harness_run_until(struct harness *h, const bool *flag);
+void harness_close(struct harness *h, int64_t deadline);
+
+struct exchange {
+    const char *request, *reply; /* as for harness_ask */
+};
+void harness_play(const struct exchange *script, size_t n); /* on a new session */
