@@ -166,8 +166,10 @@ bool map_next(const struct map *m, size_t *cursor, const char **ret_key, void **
         const struct slot *s = &m->slots[(*cursor)++];
         if (!s->key)
             continue;
-        *ret_key = s->key;
-        *ret_value = s->value;
+        if (ret_key)
+            *ret_key = s->key;
+        if (ret_value)
+            *ret_value = s->value;
         return true;
     }
     return false;
