@@ -112,7 +112,8 @@ struct scope *scope_take(struct scopes *s, struct error *err)
 /* Under the lock. Those that are still in use go to the end of the list, so that each gets its turn. */
 static void sweep_background(struct scopes *s)
 {
-    for (int i = 0; i < SWEEP_MAX && !list_empty(&s->background); i++) {
+    unsigned asked = s->background_count < SWEEP_MAX ? s->background_count : SWEEP_MAX;
+    for (unsigned i = 0; i < asked; i++) {
         struct scope *scope = list_entry(s->background.next, struct scope, node);
         char path[PATH_MAX];
         scope_path(s, scope->number, path);
@@ -126,20 +127,21 @@ static void sweep_background(struct scopes *s)
     }
 }
 
+/* To the background list goes also what is empty but of no use: the sweep removes it. */
 void scope_give_back(struct scopes *s, struct scope *scope)
 {
-    bool empty = scope_is_empty(scope);
+    bool reusable = !scope->killed && scope_is_empty(scope);
     pthread_mutex_lock(&s->lock);
-    sweep_background(s);
-    if (empty && s->idle_count < IDLE_MAX) {
+    if (reusable && s->idle_count < IDLE_MAX) {
         list_append(&s->idle, &scope->node);
         s->idle_count++;
     } else {
         scope->folder = fd_close(scope->folder);
         scope->procs = fd_close(scope->procs);
-        list_append(&s->background, &scope->node); /* if empty, the next sweep removes it */
+        list_append(&s->background, &scope->node);
         s->background_count++;
     }
+    sweep_background(s);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -149,15 +151,16 @@ bool scope_is_empty(const struct scope *scope)
     return pread(scope->procs, &first, 1, 0) == 0;
 }
 
-void scope_kill(const struct scope *scope)
+void scope_kill(struct scope *scope)
 {
+    scope->killed = true;
     _cleanup_fd_ int fd = openat(scope->folder, "cgroup.kill", O_WRONLY | O_CLOEXEC);
     if (fd >= 0 && write(fd, "1", 1) < 0) {
         /* The computer's group is being removed: all of it is dead or dying. */
     }
 }
 
-int scope_end(const struct scope *scope, int64_t deadline)
+int scope_end(struct scope *scope, int64_t deadline)
 {
     _cleanup_fd_ int events = openat(scope->folder, "cgroup.events", O_RDONLY | O_CLOEXEC);
     while (!scope_is_empty(scope)) {

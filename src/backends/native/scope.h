@@ -17,8 +17,9 @@
 struct scope {
     struct list node; /* in scopes.idle or scopes.background while no command has it */
     uint32_t number;
-    int folder; /* both -1 in the background list */
-    int procs;  /* cgroup.procs, for reading and writing */
+    int folder;  /* both -1 in the background list */
+    int procs;   /* cgroup.procs, for reading and writing */
+    bool killed; /* not to be used again */
 };
 
 struct scopes {
@@ -38,8 +39,8 @@ void scope_give_back(struct scopes *s, struct scope *scope);
 
 bool scope_is_empty(const struct scope *scope);
 /* Kills everything in it; what is being born at this very moment may need another call. */
-void scope_kill(const struct scope *scope);
+void scope_kill(struct scope *scope);
 /* Waits until nothing is in it, killing again and again. -1: something didn't die in time. */
-int scope_end(const struct scope *scope, int64_t deadline);
+int scope_end(struct scope *scope, int64_t deadline);
 /* What is in it, as the computer numbers it. Returns how many were listed, at most max. */
 size_t scope_pids(const struct scope *scope, int *pids, size_t max, bool *ret_more);
