@@ -376,6 +376,7 @@ static int dispatch(struct pool *p)
 int pool_submit(struct pool *p, struct pool_job *job, struct error *err)
 {
     int result = 0;
+    int64_t deadline = job->deadline; /* once handed over, the job may be gone */
     pthread_mutex_lock(&p->lock);
     struct queue *q = queue_of(p, job->principal);
     bool starts = list_empty(&p->ready) && p->running < p->running_max && q->running < q->running_max;
@@ -393,8 +394,8 @@ int pool_submit(struct pool *p, struct pool_job *job, struct error *err)
             queue_take(p, q, &q->first);
             queue_update(p, q);
             result = error_set(err, ERR_LIMIT, "the system has no thread left; try again later");
-        } else if (!starts) {
-            need_watcher(p, job->deadline);
+        } else if (atomic_load(&p->waiting) > 0) {
+            need_watcher(p, deadline);
         }
     }
     pthread_mutex_unlock(&p->lock);

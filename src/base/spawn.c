@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <string.h>
 #include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,7 +34,8 @@ static int run(const struct spawn_request *request, const int *lifted, pid_t *re
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
     sigset_t all, none;
-    sigfillset(&all);
+    memset(&all, 0xff,
+           sizeof(all)); /* sigfillset(3) leaves out the C library's own two: the child would ignore them */
     sigemptyset(&none);
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attr);
