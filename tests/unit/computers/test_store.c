@@ -1,0 +1,193 @@
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "computers/store.h"
+
+static char dir[64];
+
+static int make_dir(void **state)
+{
+    strcpy(dir, "/tmp/store-XXXXXX");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+    return tree_remove(AT_FDCWD, dir, NULL);
+}
+
+static struct record example(void)
+{
+    return (struct record){.id = "otter",
+                           .principal = "local",
+                           .key = "0123456789abcdef",
+                           .backend = "fake",
+                           .network = "none",
+                           .temporary = true,
+                           .created_at = "2026-11-29T12:23:51.034Z",
+                           .last_used = "2026-11-29T12:23:51.034Z",
+                           .owner = {.machine = "m", .boot = "b", .pid = 12, .start = 34}};
+}
+
+static mode_t mode_of(const char *name)
+{
+    struct stat st;
+    _cleanup_(cleanup_free)
+    char *path = xasprintf("%s/%s", dir, name);
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_mode & 07777;
+}
+
+static void round_trip(void **state)
+{
+    struct record record = example(), read = {0};
+    struct folder folder = FOLDER_NONE;
+    umask(0077);
+    assert_int_equal(store_create(dir, &record, &folder, NULL), 0);
+    assert_int_equal(mode_of("local"), 0711); /* whatever the umask */
+    assert_int_equal(mode_of("local/otter"), 0711);
+    assert_int_equal(mode_of("local/otter/record.json"), 0600);
+    record.ready = true;
+    record.data = json_pack("{s:i}", "pid", 7);
+    assert_int_equal(store_write(&folder, &record, NULL), 0);
+    folder_close(&folder);
+
+    assert_int_equal(store_open(dir, "local", "otter", &folder, NULL), 0);
+    assert_int_equal(store_read(&folder, &read, NULL), 0);
+    assert_string_equal(read.id, "otter");
+    assert_string_equal(read.key, "0123456789abcdef");
+    assert_string_equal(read.created_at, record.created_at);
+    assert_true(read.temporary && read.ready);
+    assert_true(owner_equal(&read.owner, &record.owner));
+    assert_int_equal(json_integer_value(json_object_get(read.data, "pid")), 7);
+    record_done(&record);
+    record_done(&read);
+    assert_int_equal(store_remove(&folder, NULL), 0);
+    assert_int_equal(store_open(dir, "local", "otter", &folder, NULL), -1);
+}
+
+static void one_owner(void **state)
+{
+    struct record record = example();
+    struct folder first = FOLDER_NONE, second = FOLDER_NONE;
+    struct error err = ERROR_INIT;
+    assert_int_equal(store_create(dir, &record, &first, NULL), 0);
+    assert_int_equal(store_create(dir, &record, &second, &err), -1);
+    assert_int_equal(err.code, ERR_EXISTS);
+    assert_int_equal(store_open(dir, "local", "otter", &second, &err), -1);
+    assert_int_equal(err.code, ERR_BUSY);
+    folder_close(&first);
+    assert_int_equal(store_open(dir, "local", "otter", &second, &err), 0);
+    store_remove(&second, NULL);
+    assert_int_equal(store_open(dir, "local", "otter", &second, &err), -1);
+    assert_int_equal(err.code, ERR_NOT_FOUND);
+}
+
+static void count_name(void *ctx, const char *principal, const char *name)
+{
+    (*(int *)ctx)++;
+}
+
+static void nothing_half_made_is_left(void **state)
+{
+    struct record record = example();
+    struct folder first = FOLDER_NONE, second = FOLDER_NONE;
+    assert_int_equal(store_create(dir, &record, &first, NULL), 0);
+    assert_int_equal(store_create(dir, &record, &second, NULL), -1);
+    int count = 0;
+    store_scan(dir, count_name, &count);
+    assert_int_equal(count, 1);
+    store_remove(&first, NULL);
+    count = 0;
+    store_scan(dir, count_name, &count);
+    assert_int_equal(count, 0);
+}
+
+static void put_record(const char *text)
+{
+    _cleanup_(cleanup_free)
+    char *folder = xasprintf("%s/local/otter", dir);
+    _cleanup_(cleanup_free)
+    char *path = xasprintf("%s/record.json", folder);
+    assert_int_equal(dir_make(folder, 0711, NULL), 0);
+    if (text)
+        assert_int_equal(file_replace(AT_FDCWD, path, text, strlen(text), false, NULL), 0);
+}
+
+static void unreadable_records(void **state)
+{
+    static const char *const ROWS[] = {
+        NULL,
+        "",
+        "{",
+        "[]",
+        "{}",
+        "{\"version\":1}",
+        "{\"version\":1,\"id\":\"otter\",\"principal\":\"local\",\"key\":\"../../../../"
+        "etc1\",\"backend\":\"fake\","
+        "\"network\":\"none\",\"temporary\":true,\"state\":\"ready\",\"created_at\":\"\",\"last_used\":\"\","
+        "\"owner\":{\"machine\":\"\",\"boot\":\"\",\"pid\":1,\"start\":1}}",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        struct folder folder = FOLDER_NONE;
+        struct record record = {0};
+        struct error err = ERROR_INIT;
+        put_record(ROWS[i]);
+        assert_int_equal(store_open(dir, "local", "otter", &folder, NULL), 0);
+        assert_int_equal(store_read(&folder, &record, &err), -1);
+        assert_int_equal(err.code, ERR_INVALID);
+        store_remove(&folder, NULL);
+    }
+}
+
+static void newer_records_are_not_touched(void **state)
+{
+    struct folder folder = FOLDER_NONE;
+    struct record record = {0};
+    struct error err = ERROR_INIT;
+    put_record("{\"version\":2,\"anything\":true}");
+    assert_int_equal(store_open(dir, "local", "otter", &folder, NULL), 0);
+    assert_int_equal(store_read(&folder, &record, &err), -1);
+    assert_int_equal(err.code, ERR_UNSUPPORTED);
+    store_remove(&folder, NULL);
+}
+
+static void setting_aside_keeps_everything(void **state)
+{
+    struct folder folder = FOLDER_NONE;
+    char *aside = NULL;
+    put_record("broken");
+    assert_int_equal(store_open(dir, "local", "otter", &folder, NULL), 0);
+    assert_int_equal(store_set_aside(&folder, &aside, NULL), 0);
+    assert_int_equal(store_open(dir, "local", "otter", &folder, NULL), -1);
+    _cleanup_(buf_done)
+    struct buf text = BUF_INIT(100);
+    _cleanup_(cleanup_free)
+    char *path = xasprintf("%s/record.json", aside);
+    assert_int_equal(file_read(AT_FDCWD, path, &text, NULL), 0);
+    assert_string_equal(buf_str(&text), "broken");
+    free(aside);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(round_trip),
+        cmocka_unit_test(one_owner),
+        cmocka_unit_test(nothing_half_made_is_left),
+        cmocka_unit_test(unreadable_records),
+        cmocka_unit_test(newer_records_are_not_touched),
+        cmocka_unit_test(setting_aside_keeps_everything),
+    };
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
