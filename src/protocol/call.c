@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "protocol/session.h"
+#include "tools/result.h"
 
 struct call {
     struct list link; /* in session->calls */
@@ -57,28 +58,6 @@ static void call_free(struct call *c)
 
 /* -- On the worker. */
 
-/* As a tool's own errors look: the model reads the text, programs the code. */
-static int append_tool_error(struct buf *reply, const struct error *err)
-{
-    struct json_writer w;
-    _cleanup_(buf_done)
-    struct buf object = BUF_INIT(8 * KIB);
-    jw_init(&w, &object);
-    jw_begin_object(&w);
-    jw_key(&w, "error");
-    jw_string(&w, err->msg);
-    jw_key(&w, "code");
-    jw_string(&w, error_code_name(err->code));
-    jw_end_object(&w);
-    if (w.failed || buf_append_str(reply, "\"content\":[{\"type\":\"text\",\"text\":") < 0)
-        return -1;
-    jw_init(&w, reply);
-    jw_string_n(&w, object.data, object.len);
-    if (w.failed)
-        return -1;
-    return buf_printf(reply, "}],\"structuredContent\":%s,\"isError\":true", buf_str(&object));
-}
-
 /* Whatever the tool left behind, the client gets a reply: a whole result, or `failure` as an error of the
  * protocol. */
 static void post_back(struct call *c, bool written)
@@ -96,10 +75,11 @@ static void run(struct pool_job *job)
     post_back(c, r == 0);
 }
 
+/* As the tools' own errors look. */
 static void refused(struct pool_job *job, const struct error *err)
 {
     struct call *c = CONTAINER_OF(job, struct call, job);
-    bool written = err->code != ERR_CANCELLED && append_tool_error(&c->reply, err) == 0;
+    bool written = err->code != ERR_CANCELLED && result_write_error(err, &c->reply, NULL) == 0;
     if (!written)
         c->failure = *err;
     post_back(c, written);

@@ -32,7 +32,6 @@ struct stdio {
     struct session *session; /* NULL once it is being closed */
     struct channel in, out;
     struct loop_watch *in_watch, *out_watch;
-    short in_events, out_events;
 
     struct buf input; /* what is not a whole line yet, or could not be taken yet */
     size_t scanned;   /* of input: no line end is in there */
@@ -63,20 +62,6 @@ static void tell_end(void *arg)
     s->on_end(s->ctx);
 }
 
-static void watch_in(struct stdio *s, short events)
-{
-    if (events != s->in_events)
-        loop_watch_set(s->in_watch, events);
-    s->in_events = events;
-}
-
-static void watch_out(struct stdio *s, short events)
-{
-    if (events != s->out_events)
-        loop_watch_set(s->out_watch, events);
-    s->out_events = events;
-}
-
 /* -- Output. */
 
 static struct outgoing *outgoing_free(struct stdio *s, struct outgoing *o)
@@ -93,7 +78,7 @@ static void fail(struct stdio *s)
     s->failed = true;
     list_for_each (node, &s->queue)
         outgoing_free(s, list_entry(node, struct outgoing, link));
-    watch_out(s, 0);
+    loop_watch_set(s->out_watch, 0);
     end(s);
 }
 
@@ -132,7 +117,7 @@ static void flush(struct stdio *s)
         if (on_written)
             on_written(arg);
     }
-    watch_out(s, (short)(list_empty(&s->queue) ? s->hangup : POLLOUT | s->hangup));
+    loop_watch_set(s->out_watch, (short)(list_empty(&s->queue) ? s->hangup : POLLOUT | s->hangup));
 }
 
 /* A reply goes out at once if nothing is before it. Else on_writable has it, which alone makes room: the
@@ -240,14 +225,14 @@ static void proceed(void *arg)
     take_lines(s);
     if (s->eof)
         take_rest(s);
-    watch_in(s, !s->eof && may_take(s) ? POLLIN : 0);
+    loop_watch_set(s->in_watch, !s->eof && may_take(s) ? POLLIN : 0);
 }
 
 static void on_readable(void *arg, short revents)
 {
     struct stdio *s = arg;
     if (!may_take(s)) {
-        watch_in(s, 0);
+        loop_watch_set(s->in_watch, 0);
         return;
     }
     if (buf_reserve(&s->input, READ_BYTES) < 0) {
@@ -279,7 +264,7 @@ static void on_writable(void *arg, short revents)
         s->hangup = 0;
     }
     flush(s);
-    if (!s->failed && s->session && s->in_events == 0)
+    if (!s->failed && s->session)
         proceed(s);
 }
 
@@ -289,7 +274,7 @@ static void forget_session(void *ctx)
 {
     struct stdio *s = ctx;
     s->session = NULL;
-    watch_in(s, 0);
+    loop_watch_set(s->in_watch, 0);
 }
 
 /* From here on a stray printf or a child's read goes where it does no harm. */
@@ -324,8 +309,8 @@ struct stdio *stdio_new(struct loop *loop, struct protocol *protocol, int in, in
     s->hangup = LOOP_HANGUP;
     s->session = session_new(protocol, "local", &(struct session_sink){send_message, forget_session, s});
     session_on_resume(s->session, proceed, s);
-    watch_in(s, POLLIN);
-    watch_out(s, s->hangup);
+    loop_watch_set(s->in_watch, POLLIN);
+    loop_watch_set(s->out_watch, s->hangup);
     return s;
 }
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "tools/result.h"
 
 struct toolset {
     pthread_mutex_t lock;
@@ -132,6 +133,12 @@ int toolset_call(struct toolset *t, const struct tool_call *call, struct buf *re
     if (strcmp(call->name, "repeat") == 0)
         return repeat(call->arguments, ret);
     return buf_append_str(ret, "\"content\":[],\"isError\":false");
+}
+
+int result_write_error(const struct error *why, struct buf *ret, struct error *err)
+{
+    return buf_printf(ret, "\"content\":[],\"structuredContent\":{\"code\":\"%s\"},\"isError\":true",
+                      error_code_name(why->code));
 }
 
 struct computers *computers_double_new(struct computers_double *record)
