@@ -211,16 +211,18 @@ static int wait_for_locked(struct computer *c, const struct wait *wait, struct e
     return r;
 }
 
-/* The session lists a computer that is ending or has ended. True if it has to be told so (then it is
- * forgotten). */
-static bool tell_end_locked(struct computer_session *s, struct computer *c, struct error *err)
+/* A computer that is ending or has ended. -1: the session is told so, once; 1: it is forgotten, look again;
+ * 0: wait for its end. */
+static int see_end_locked(struct computer_session *s, struct computer *c, struct error *err)
 {
-    bool told = c->gone && clock_now() - c->ended_at < TOMBSTONE_SECONDS * NSEC_PER_SEC;
-    if (told)
+    bool tell =
+        is_listed_locked(s, c) && c->gone && clock_now() - c->ended_at < TOMBSTONE_SECONDS * NSEC_PER_SEC;
+    if (!tell && c->state == COMPUTER_ENDING)
+        return 0;
+    if (tell)
         *err = c->end;
-    if (told || c->state == COMPUTER_ENDED)
-        session_forget_locked(s, c);
-    return told;
+    session_forget_locked(s, c);
+    return tell ? -1 : 1;
 }
 
 /* One attempt. 1: the state has changed, look again. */
@@ -244,10 +246,9 @@ static int try_use_locked(struct computer_session *s, const char *id, enum lifet
         take_locked(s, c, false, ret);
         return 0;
     }
-    if (c->state >= COMPUTER_ENDING && is_listed_locked(s, c) && tell_end_locked(s, c, err))
-        return -1;
-    if (c->state == COMPUTER_ENDED)
-        return 1;
+    int seen = c->state >= COMPUTER_ENDING ? see_end_locked(s, c, err) : 0;
+    if (seen != 0)
+        return seen;
     return wait_for_locked(c, wait, err) < 0 ? -1 : 1;
 }
 
