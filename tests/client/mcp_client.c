@@ -297,8 +297,9 @@ json_t *mcp_initialize(struct mcp *m, double seconds, struct error *err)
     return result;
 }
 
-static const char *string_or_empty(const char *s)
+static const char *member_text(const json_t *object, const char *member)
 {
+    const char *s = json_string_value(json_object_get(object, member));
     return s ? s : "";
 }
 
@@ -316,10 +317,9 @@ int mcp_tool(struct mcp *m, const char *tool, json_t *arguments, double seconds,
         .result = result,
         .data = data,
         .is_error = json_is_true(json_object_get(result, "isError")),
-        .text =
-            string_or_empty(json_get_string(json_array_get(json_object_get(result, "content"), 0), "text")),
-        .out = string_or_empty(json_get_string(data, "stdout")),
-        .err = string_or_empty(json_get_string(data, "stderr")),
+        .text = member_text(json_array_get(json_object_get(result, "content"), 0), "text"),
+        .out = member_text(data, "stdout"),
+        .err = member_text(data, "stderr"),
         .exit_code = json_is_integer(code) ? (int)json_integer_value(code) : -1,
         .took_ns = clock_now() - start,
     };

@@ -41,7 +41,7 @@ json_t *mcp_call(struct mcp *m, const char *method, json_t *params, double secon
 /* The handshake; result as mcp_call. */
 json_t *mcp_initialize(struct mcp *m, double seconds, struct error *err);
 
-/* A tool's result, taken apart. Strings are borrowed from `result` and never NULL. */
+/* A tool's result, taken apart. Strings are borrowed from `result`, never NULL, and cut at a NUL. */
 struct mcp_tool_result {
     json_t *result;
     const json_t *data; /* structuredContent; NULL if there is none */

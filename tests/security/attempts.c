@@ -47,22 +47,22 @@ const struct attempt attempts[] = {
              " echo 1 >/proc/sys/$f && echo ESCAPED; done", READ_ONLY},
     {"proc", "$P open /proc/sysrq-trigger w", "open: (EPERM|EACCES|EROFS|ENOENT)\n"},
     {"proc", "cat /proc/kcore 2>&1 | head -c 4 | tr -d '\\0' | grep -c ELF", NOTHING},
-    {"proc", "$P open /proc/kmsg r", UNREADABLE},
-    {"proc", "for f in keys key-users timer_list sched_debug interrupts iomem vmallocinfo slabinfo pagetypeinfo kpageflags kpagecount;"
+    {"proc", "cat /proc/kmsg | wc -c", NOTHING},
+    {"proc", "for f in keys key-users timer_list sched_debug interrupts vmallocinfo slabinfo pagetypeinfo kpageflags kpagecount;"
              " do head -c 64 /proc/$f; done 2>/dev/null | tr -d '0 \\n-' | grep -c '^..........*'", NOTHING},
+    {"proc", "grep -vc '^ *0*-0* :' /proc/iomem", "^0\n|No such file|Permission denied"},
     {"proc", "grep -vc '^0000000000000000' /proc/kallsyms || true", "^0\n|No such file|Permission denied"},
     {"proc", "for f in /proc/irq /proc/bus /proc/fs /proc/asound /proc/acpi /proc/scsi; do"
              " [ -e $f ] && touch $f/x && echo ESCAPED; done; echo tried", "tried\n"},
     {"proc", "echo -1000 >/proc/self/oom_score_adj", "Permission denied|Operation not permitted"},
     {"proc", "echo '0 0 1' >/proc/self/uid_map", "Operation not permitted|Permission denied"},
     {"proc", "echo x >/proc/self/exe", "Read-only file system|Text file busy|Permission denied"},
-    {"proc", "cat /proc/self/mem /proc/self/pagemap 2>&1 >/dev/null | head -n 1; echo read", "read\n"},
     {"proc", "tr '\\0' '\\n' </proc/self/environ | grep -c '^SERVER_TOKEN='", NOTHING},
 
     {"sys", "ls -A /sys | wc -l", NOTHING},
     {"sys", "ls -A /sys/fs/cgroup /sys/kernel/debug /sys/firmware", "No such file"},
     {"sys", "grep -c cgroup /proc/self/mounts", NOTHING},
-    {"sys", "grep -c 'escape\\|unified\\|system' /proc/self/cgroup", NOTHING},
+    {"sys", "grep -vcE '^[0-9]+:[^:]*:/(e[0-9]+)?$' /proc/self/cgroup", NOTHING},
     {"sys", "find / -xdev -name cgroup.procs -o -xdev -name release_agent -o -xdev -name uevent_helper | wc -l", NOTHING},
 
     {"devices", "ls /dev", "^" NO_SPACE_NAMES "exit=0"},
@@ -121,7 +121,7 @@ const struct attempt attempts[] = {
     {"computers", "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c '[v]ictim'", NOTHING},
     {"computers", "$P connect-unix victim", "connect: ECONNREFUSED\n"},
     {"computers", "$P connect-tcp 127.0.0.1 7777", "connect: ECONNREFUSED\n"},
-    {"computers", "ls -A /dev/shm /dev/mqueue | grep -c victim", NOTHING},
+    {"computers", "ls -A /dev/shm /dev/mqueue 2>/dev/null | grep -c victim", NOTHING},
     {"computers", "tail -n +2 /proc/sysvipc/shm | wc -l", NOTHING},
     {"computers", "for p in $(seq 2 4000); do kill -9 $p; done 2>/dev/null; echo done", "done|exit=137"},
     {"computers", "find / -xdev -path '*computers*' | wc -l; ls /state /base", "^0\n.*No such file.*No such file"},
