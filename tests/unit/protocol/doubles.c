@@ -88,20 +88,16 @@ static bool wait_for_release(struct toolset *t, struct cancel *cancel)
 {
     bool released = false;
     pthread_mutex_lock(&t->lock);
-    while (!released) {
+    while (!released && cancel_why(cancel) == ERR_NONE) {
+        struct wait wait = {.deadline = clock_now() + 5 * NSEC_PER_MSEC, .cancel = cancel};
         if (t->released > 0) {
             t->released--;
             released = true;
-        } else if (cancel) {
-            struct wait wait = {.deadline = clock_now() + 5 * NSEC_PER_MSEC, .cancel = cancel};
-            pthread_mutex_unlock(&t->lock);
-            wait_fd(-1, 0, &wait, NULL, NULL);
-            pthread_mutex_lock(&t->lock);
-            if (cancel_why(cancel) != ERR_NONE)
-                break;
-        } else {
-            pthread_cond_wait(&t->changed, &t->lock);
+            continue;
         }
+        pthread_mutex_unlock(&t->lock);
+        wait_fd(-1, 0, &wait, NULL, NULL);
+        pthread_mutex_lock(&t->lock);
     }
     pthread_mutex_unlock(&t->lock);
     return released;
