@@ -209,6 +209,8 @@ static bool link_is_of_use(const char *target)
            !strchr(target, '/');
 }
 
+/* A link of the host is not made anew but given a second name, where that is possible: twenty times cheaper on ext4, and
+ * a symbolic link can't be changed through either. */
 static int add_tree_entry(int to, int from, const char *name, struct error *err)
 {
     char target[PATH_MAX];
@@ -216,7 +218,9 @@ static int add_tree_entry(int to, int from, const char *name, struct error *err)
     if (n < 0)
         return is_public_file(from, name) ? copy_file(from, name, to, name, 0644, COPY_MAX, err) : 0;
     target[n] = '\0';
-    return link_is_of_use(target) ? add_link(to, name, target, err) : 0;
+    if (!link_is_of_use(target) || linkat(from, name, to, name, 0) == 0)
+        return 0;
+    return add_link(to, name, target, err);
 }
 
 static int add_tree(int root, int host, const char *path, struct error *err)

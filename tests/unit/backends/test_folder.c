@@ -1,9 +1,109 @@
+/* A computer's folder on disk. Owners are changed, so this needs root. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <cmocka.h>
+
+#include "backends/native/folder.h"
+#include "temporary.h"
+
+#define SKIPPED 77
+#define ID 0x20010000U
+
+static void assert_owned(const char *name, mode_t mode)
+{
+    struct stat st;
+    _cleanup_(cleanup_free)
+    char *path = temporary_path(name);
+    assert_int_equal(lstat(path, &st), 0);
+    assert_int_equal(st.st_mode, mode);
+    assert_int_equal(st.st_uid, ID);
+    assert_int_equal(st.st_gid, ID);
+}
+
+static bool exists(const char *name)
+{
+    struct stat st;
+    _cleanup_(cleanup_free)
+    char *path = temporary_path(name);
+    return lstat(path, &st) == 0;
+}
+
+static void test_overlay(void **state)
+{
+    struct error err = ERROR_INIT;
+    assert_int_equal(folder_check(temporary, false, &err), -1);
+    assert_int_equal(err.code, ERR_GONE);
+    assert_int_equal(folder_make(temporary, ID, NULL, &err), 0);
+    assert_owned("native", S_IFDIR | 0700);
+    assert_owned("native/upper", S_IFDIR | 0755);
+    assert_owned("native/work", S_IFDIR | 0755);
+    assert_owned("native/mnt", S_IFDIR | 0755);
+    assert_int_equal(folder_check(temporary, false, &err), 0);
+    assert_int_equal(folder_remove(temporary, &err), 0);
+    assert_int_equal(rmdir(temporary), 0); /* nothing is left in it */
+    assert_int_equal(folder_remove(temporary, &err), 0);
+}
+
+static void test_plain_copy(void **state)
+{
+    struct error err = ERROR_INIT;
+    temporary_file("from/etc/hosts", "127.0.0.1 localhost\n");
+    temporary_folder("from/tmp");
+    _cleanup_(cleanup_free)
+    char *from = temporary_path("from");
+    _cleanup_(cleanup_free)
+    char *tmp = temporary_path("from/tmp");
+    _cleanup_(cleanup_free)
+    char *link = temporary_path("from/bin");
+    assert_int_equal(chmod(tmp, 01777), 0);
+    assert_int_equal(symlink("usr/bin", link), 0);
+    assert_int_equal(folder_make(temporary, ID, from, &err), 0);
+    assert_owned("native/root", S_IFDIR | 0755);
+    assert_owned("native/root/etc/hosts", S_IFREG | 0644);
+    assert_owned("native/root/tmp", S_IFDIR | 01777);
+    assert_owned("native/root/bin", S_IFLNK | 0777);
+    assert_int_equal(folder_check(temporary, true, &err), 0);
+    assert_int_equal(folder_check(temporary, false, &err), -1);
+    assert_int_equal(folder_remove(temporary, &err), 0);
+}
+
+/* Also when an earlier removal was interrupted, and when it happens again. */
+static void test_trash(void **state)
+{
+    struct error err = ERROR_INIT;
+    temporary_file("native-trash/upper/file", "x");
+    temporary_file("native/upper/file", "x");
+    temporary_file("record.json", "{}");
+    assert_int_equal(folder_remove(temporary, &err), 0);
+    assert_false(exists("native"));
+    assert_false(exists("native-trash"));
+    assert_true(exists("record.json")); /* not ours */
+}
+
+static void test_made_empty(void **state)
+{
+    struct error err = ERROR_INIT;
+    temporary_file("native/upper/old", "x");
+    assert_int_equal(folder_make(temporary, ID, NULL, &err), 0);
+    assert_false(exists("native/upper/old"));
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, temporary_make, temporary_remove)
+
 int main(void)
 {
-    return 0;
+    if (geteuid() != 0) {
+        printf("skipped: needs root\n");
+        return SKIPPED;
+    }
+    const struct CMUnitTest tests[] = {
+        CASE(test_overlay),
+        CASE(test_plain_copy),
+        CASE(test_trash),
+        CASE(test_made_empty),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

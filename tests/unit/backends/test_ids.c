@@ -1,9 +1,132 @@
+/* Ranges of user ids: no two folders that exist have the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <pthread.h>
 #include <cmocka.h>
+
+#include "backends/native/ids.h"
+#include "temporary.h"
+
+static char *ids_file;
+
+static int set_up(void **state)
+{
+    int failed = temporary_make(state);
+    ids_file = temporary_path("lib/id-ranges");
+    return failed;
+}
+
+static int tear_down(void **state)
+{
+    free(ids_file);
+    return temporary_remove(state);
+}
+
+static uint32_t take(const char *name)
+{
+    _cleanup_(cleanup_free)
+    char *folder = temporary_path(name);
+    uint32_t base = 0;
+    temporary_folder(name);
+    assert_int_equal(ids_take(ids_file, folder, &base, NULL), 0);
+    return base;
+}
+
+static void test_ranges(void **state)
+{
+    uint32_t bases[50];
+    for (uint32_t i = 0; i < ARRAY_LEN(bases); i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "c/%u", i);
+        bases[i] = take(name);
+        assert_in_range(bases[i], ID_RANGE_FIRST, ID_RANGE_FIRST + (ID_RANGE_COUNT - 1) * ID_RANGE_SIZE);
+        assert_int_equal(bases[i] % ID_RANGE_SIZE, 0);
+        for (uint32_t k = 0; k < i; k++)
+            assert_int_not_equal(bases[i], bases[k]);
+    }
+    assert_int_equal(take("c/7"), bases[7]); /* who has one keeps it */
+}
+
+static void test_give_back(void **state)
+{
+    _cleanup_(cleanup_free)
+    char *folder = temporary_path("a");
+    _cleanup_(cleanup_free)
+    char *other = temporary_path("b");
+    uint32_t base = take("a");
+    struct error err = ERROR_INIT;
+    temporary_folder("b");
+
+    assert_int_equal(ids_give_back(ids_file, other, base, &err), 0); /* not its own: nothing happens */
+    assert_int_equal(ids_hold(ids_file, other, base, &err), -1);
+    assert_int_equal(err.code, ERR_UNAVAILABLE);
+    assert_int_equal(ids_hold(ids_file, folder, base, &err), 0);
+    assert_int_equal(ids_give_back(ids_file, folder, base, &err), 0);
+    assert_int_equal(ids_hold(ids_file, other, base, &err), 0); /* free, so it may be held by the other now */
+    assert_int_equal(ids_hold(ids_file, folder, base, &err), -1);
+    assert_int_equal(ids_give_back(ids_file, other, base, &err), 0);
+}
+
+static void test_folder_gone(void **state)
+{
+    _cleanup_(cleanup_free)
+    char *heir = temporary_path("heir");
+    uint32_t base = take("lost");
+    temporary_folder("heir");
+    assert_int_equal(ids_hold(ids_file, heir, base, NULL), -1);
+    _cleanup_(cleanup_free)
+    char *folder = temporary_path("lost");
+    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(ids_hold(ids_file, heir, base, NULL), 0);
+}
+
+static void test_bad_base(void **state)
+{
+    static const uint32_t wrong[] = {0,
+                                     1000,
+                                     ID_RANGE_FIRST + 1,
+                                     ID_RANGE_FIRST - ID_RANGE_SIZE,
+                                     ID_RANGE_FIRST + ID_RANGE_COUNT * ID_RANGE_SIZE,
+                                     UINT32_MAX};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        struct error err = ERROR_INIT;
+        assert_int_equal(ids_hold(ids_file, "/x", wrong[i], &err), -1);
+        assert_int_equal(err.code, ERR_INVALID);
+        assert_int_equal(ids_give_back(ids_file, "/x", wrong[i], &err), -1);
+    }
+}
+
+static void *take_some(void *arg)
+{
+    uint32_t *bases = arg;
+    for (uint32_t i = 0; i < 20; i++) {
+        char name[40];
+        snprintf(name, sizeof(name), "t/%lx-%u", (unsigned long)pthread_self(), i);
+        bases[i] = take(name);
+    }
+    return NULL;
+}
+
+static void test_at_once(void **state)
+{
+    pthread_t threads[4];
+    static uint32_t bases[4][20];
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, take_some, bases[i]);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < 80; i++)
+        for (int k = 0; k < i; k++)
+            assert_int_not_equal(bases[i / 20][i % 20], bases[k / 20][k % 20]);
+}
+
 int main(void)
 {
-    return 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ranges),   cmocka_unit_test(test_give_back), cmocka_unit_test(test_folder_gone),
+        cmocka_unit_test(test_bad_base), cmocka_unit_test(test_at_once),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }
