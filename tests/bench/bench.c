@@ -96,7 +96,7 @@ static void print_table(void)
         printf("  %-7s", verdict(f));
         if (f->floor > 0)
             printf(" %.2f / %.2f", f->subject, f->floor);
-        printf("%s\n", f->why_not ? f->why_not : "");
+        printf("%s\n", f->note ? f->note : "");
     }
 }
 
@@ -149,6 +149,7 @@ static void run_stages(struct bench *b)
         if (terminal)
             fprintf(stderr, "%s ...", stages[i].title);
         stages[i].run(b);
+        stage_sweep(b);
         if (terminal)
             fprintf(stderr, " %.1f s\n", (double)(clock_now() - start) / NSEC_PER_SEC);
     }

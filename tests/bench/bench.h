@@ -30,7 +30,7 @@ struct figure {
     double value;
     double subject, floor; /* what value is a ratio of; 0: it isn't */
     size_t samples;
-    const char *why_not;
+    const char *note;
 };
 
 struct bench {
@@ -42,6 +42,8 @@ struct bench {
 void figure_set(struct bench *b, enum figure_id id, double value, size_t samples);
 void figure_set_ratio(struct bench *b, enum figure_id id, double subject, double floor, size_t samples);
 
+/* Lets a server remove what earlier ones had no time for, so that it disturbs no measurement. */
+void stage_sweep(struct bench *b);
 void stage_start(struct bench *b);
 void stage_warm(struct bench *b);
 void stage_create(struct bench *b);

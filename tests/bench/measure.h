@@ -42,7 +42,7 @@ double subject_calls(struct subject *s, const char *tool, const char *arguments,
 /* A call whose time is of no interest. */
 void subject_do(struct subject *s, const char *tool, const char *arguments);
 double subject_memory_mib(const struct subject *s, const char *field); /* VmRSS, VmHWM */
-/* Closes its input; the time until it has ended. */
+/* Closes its input; the time until it has ended. There may be computers that it had no time to remove. */
 double subject_end(struct subject *s, double seconds);
 
 /* Memory of the machine that is free or can be freed at once, when it no longer changes. */
