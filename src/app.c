@@ -231,11 +231,21 @@ static void app_free(struct app *app)
     app->loop = loop_free(app->loop);
 }
 
-/* Until the end was asked for and done. The exit code. */
-static int app_serve(struct app *app)
+/* What a person should know once, at start. */
+static void tell_warnings(const struct app *app)
 {
     for (char *const *warning = config_warnings(app->config); *warning; warning++)
         log_warning("%s", *warning);
+    if (app->values->network && !(app->backend->ops->capabilities(app->backend) & BACKEND_NETWORK))
+        log_warning("computers have no network: the %s backend has none in this version; --no-network says "
+                    "that this is meant",
+                    app->backend->ops->name);
+}
+
+/* Until the end was asked for and done. The exit code. */
+static int app_serve(struct app *app)
+{
+    tell_warnings(app);
     watch_the_world(app);
     loop_run(app->loop);
     /* A worker that is stuck (a dying disk, say) can't be joined: its memory is left to the kernel. */
@@ -297,7 +307,8 @@ int app_run(int argc, char *const *argv, char *const *env)
         return exit_code;
 
     const struct config_values *v = app.values;
-    if (log_open(app.name, v->log_level, v->log_format == CONFIG_LOG_JSON, v->log_file, &err) < 0)
+    if (native_check_user(&err) < 0 ||
+        log_open(app.name, v->log_level, v->log_format == CONFIG_LOG_JSON, v->log_file, &err) < 0)
         return fail(&app, &err, 1);
     if (app_build(&app, &err) < 0) {
         exit_code = fail(&app, &err, 1);

@@ -25,13 +25,20 @@ static const struct native_machine this_machine = {
 
 /* --- what all computers share --- */
 
+int native_check_user(struct error *err)
+{
+    if (geteuid() == 0)
+        return 0;
+    return error_set(err, ERR_DENIED,
+                     "native computers need root in this version: start the server as root (for instance "
+                     "through sudo)");
+}
+
 /* What stays as it is for good. */
 static int prepare_machine(struct native *n, struct error *err)
 {
-    if (geteuid() != 0)
-        return error_set(err, ERR_DENIED,
-                         "the native backend needs root in this version: start the server as root, or "
-                         "choose another --backend");
+    if (native_check_user(err) < 0)
+        return -1;
     if (dir_make(n->state_dir, 0711, err) < 0)
         return -1;
     if (!n->rootfs && toolbox_open(n->state_dir, n->machine.host_root, &n->toolbox, err) < 0)

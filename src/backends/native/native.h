@@ -14,5 +14,7 @@ struct native_options {
     double cpus;
     bool network_wanted; /* by default or asked for: described as missing, since this version has none */
 };
+/* ERR_DENIED unless this user may make computers. Never blocks: for refusing to start. */
+int native_check_user(struct error *err);
 /* Touches nothing yet. Strings are copied. */
 struct backend *native_new(const struct native_options *options);
