@@ -199,8 +199,6 @@ static int check_entry(const struct bind_field *f, const char *name, size_t name
 {
     if (name_len == 0)
         return error_set(err, ERR_INVALID, "'%s' contains an empty name: every variable needs one", f->name);
-    if (strlen(name) != name_len)
-        return error_set(err, ERR_INVALID, "'%s' contains a name with a NUL character; remove it", f->name);
     if (memchr(name, '=', name_len))
         return error_set(err, ERR_INVALID, "'%s' contains the name '%.80s', and names cannot contain '='",
                          f->name, name);
