@@ -95,7 +95,7 @@ static int bind_size(const struct bind_field *f, const json_t *value, void *to, 
     double number;
     if (read_number(f, value, &number, err) < 0)
         return -1;
-    if (number != floor(number))
+    if (number != (double)(size_t)number) /* in range, hence defined */
         return error_set(err, ERR_INVALID, "'%s' is %.10g, and must be a whole number", f->name, number);
     *(size_t *)to = (size_t)number;
     return 0;
