@@ -60,7 +60,7 @@ void must_fail(struct contract_computer *c, const struct exec_request *request, 
     assert_true(strlen(err.msg) > 0);
 }
 
-static struct exec_result run_shell(struct contract_computer *c, const char *fmt, va_list ap)
+static _printf_(2, 0) struct exec_result run_shell(struct contract_computer *c, const char *fmt, va_list ap)
 {
     _cleanup_(cleanup_free)
     char *command = xvasprintf(fmt, ap);
