@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,8 +15,10 @@
 #include "base/mem.h"
 #include "transport/channel.h"
 
-#define READ_BYTES (64 * KIB)        /* at most, per turn of the loop */
-#define WRITE_BYTES (256 * KIB)      /* at most, per write */
+#define READ_BYTES (64 * KIB)   /* at most, per turn of the loop */
+#define WRITE_BYTES (256 * KIB) /* at most, per write */
+#define JOINED_BYTES (64 * KIB)
+#define LARGE_QUEUE_BYTES (4 * MIB)
 #define WRITES_PER_TURN 4            /* then others get theirs */
 #define KEEP_INPUT_BYTES (256 * KIB) /* a buffer that grew larger is freed when it is empty */
 
@@ -40,6 +43,7 @@ struct stdio {
 
     struct list queue; /* of struct outgoing */
     size_t queued_bytes;
+    bool was_large;
     short hangup; /* LOOP_HANGUP while it is of use */
     bool failed;  /* the output is gone */
 
@@ -71,6 +75,15 @@ static struct outgoing *outgoing_free(struct stdio *s, struct outgoing *o)
     buf_done(&o->text);
     free(o);
     return NULL;
+}
+
+/* The allocator keeps what was freed; after a result of many MiB that is too much for a process that idles.
+ */
+static void give_back_memory(struct stdio *s)
+{
+    if (s->was_large)
+        malloc_trim(0);
+    s->was_large = false;
 }
 
 static void fail(struct stdio *s)
@@ -117,7 +130,37 @@ static void flush(struct stdio *s)
         if (on_written)
             on_written(arg);
     }
+    if (list_empty(&s->queue))
+        give_back_memory(s);
     loop_watch_set(s->out_watch, (short)(list_empty(&s->queue) ? s->hangup : POLLOUT | s->hangup));
+}
+
+/* Behind what waits already, small messages share a buffer, and later a write. */
+static bool join_last(struct stdio *s, const struct buf *message, void (*on_written)(void *arg), void *arg)
+{
+    if (list_empty(&s->queue))
+        return false;
+    struct outgoing *last = list_entry(s->queue.prev, struct outgoing, link);
+    if (last->on_written || last->text.len + message->len > JOINED_BYTES)
+        return false;
+    size_t before = last->text.cap;
+    if (buf_reserve(&last->text, message->len + 1) < 0 || buf_append_byte(&last->text, '\n') < 0 ||
+        buf_append(&last->text, message->data, message->len) < 0)
+        return false;
+    last->on_written = on_written;
+    last->arg = arg;
+    s->queued_bytes += last->text.cap - before;
+    return true;
+}
+
+static void enqueue(struct stdio *s, struct buf *message, void (*on_written)(void *arg), void *arg)
+{
+    struct outgoing *o = xcalloc(1, sizeof(*o));
+    o->on_written = on_written;
+    o->arg = arg;
+    buf_move(&o->text, message);
+    s->queued_bytes += sizeof(*o) + o->text.cap;
+    list_append(&s->queue, &o->link);
 }
 
 /* A reply goes out at once if nothing is before it. Else on_writable has it, which alone makes room: the
@@ -125,18 +168,12 @@ static void flush(struct stdio *s)
 static void send_message(void *ctx, struct buf *message, void (*on_written)(void *arg), void *arg)
 {
     struct stdio *s = ctx;
-    if (s->failed) {
-        buf_done(message);
-        return;
-    }
     bool idle = list_empty(&s->queue);
-    struct outgoing *o = xcalloc(1, sizeof(*o));
-    o->on_written = on_written;
-    o->arg = arg;
-    buf_move(&o->text, message);
-    s->queued_bytes += sizeof(*o) + o->text.cap;
-    list_append(&s->queue, &o->link);
-    if (idle)
+    if (!s->failed && !join_last(s, message, on_written, arg))
+        enqueue(s, message, on_written, arg);
+    buf_done(message);
+    s->was_large = s->was_large || s->queued_bytes > LARGE_QUEUE_BYTES;
+    if (idle && !s->failed)
         flush(s);
 }
 
