@@ -1,3 +1,4 @@
+/* JSON-RPC 2.0: a scanner for spans, classification, and the frame around replies. */
 #include "protocol/jsonrpc.h"
 
 #include <stdarg.h>

@@ -25,8 +25,8 @@ struct protocol_options {
     const char *server_name, *server_title, *server_version;
     const char *instructions;     /* or NULL */
     int64_t progress_interval_ms; /* 0: PROGRESS_INTERVAL_MS */
-    void (*on_first_reply)(
-        void *ctx); /* once, after the first initialize or discover reply was written: time to warm up */
+    /* Once, after the first initialize or discover reply was written: time to warm up. */
+    void (*on_first_reply)(void *ctx);
     void *ctx;
 };
 struct protocol;

@@ -1,3 +1,8 @@
+/* A session: messages in, the right handler, replies out.
+ *
+ * A message is understood before the next one is looked at. A short one at once; a long one on a worker, and
+ * until it is back the session accepts nothing (understood() resumes the transport). What a request then does
+ * is its handler's business: all answer at once but tools/call. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>

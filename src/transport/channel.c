@@ -1,3 +1,4 @@
+/* Descriptors that never block, without changing what others share with us. */
 #include "transport/channel.h"
 
 #include <errno.h>

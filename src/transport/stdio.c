@@ -1,3 +1,14 @@
+/* Lines in, lines out.
+ *
+ * Input: whatever can be read is appended to `input`, whole lines are taken from its front, as long as the
+ * session accepts them and the output queue has room (may_take). A line that grows beyond the limit is
+ * refused as soon as that shows, then dropped as it comes in (`discarding`), so memory is bounded. proceed()
+ * goes on from any of these states and decides whether reading goes on.
+ *
+ * Output: a queue, written when the kernel takes it; the loop never waits for the reader. While the queue is
+ * empty, the watch only tells that the reader has gone.
+ *
+ * End: the end of input or a lost output is told once, from a timer, so never within a call of ours. */
 #include "transport/stdio.h"
 
 #include <assert.h>
