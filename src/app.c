@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@
 #include "backends/native/native.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/pool.h"
@@ -296,6 +298,8 @@ int app_run(int argc, char *const *argv, char *const *env)
 
     secure_descriptors();
     signal(SIGPIPE, SIG_IGN);
+    /* Large buffers go back to the kernel when they are freed. */
+    mallopt(M_MMAP_THRESHOLD, 256 * KIB);
     _cleanup_(cleanup_config_free)
     struct config *config = config_load(argc, argv, env, &action, &exit_code, &err);
     if (!config)

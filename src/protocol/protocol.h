@@ -56,6 +56,8 @@ void session_refuse(struct session *s, const struct error *why);
 /* False while a long message is being understood (on a worker): the transport keeps what it has until
  * on_resume is called. */
 bool session_accepts(const struct session *s);
+/* No call runs and no message is being understood. */
+bool session_is_idle(const struct session *s);
 void session_on_resume(struct session *s, void (*fn)(void *arg), void *arg);
 /* Nothing is sent any more; all calls are cancelled and the session's computers killed; on_done is called on
  * the loop when all of it is gone, or soon after `deadline`: left_behind then says what the reaper has to do,

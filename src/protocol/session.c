@@ -103,6 +103,11 @@ bool session_accepts(const struct session *s)
     return !s->parsing && !s->closing;
 }
 
+bool session_is_idle(const struct session *s)
+{
+    return !s->parsing && list_empty(&s->calls);
+}
+
 void session_on_resume(struct session *s, void (*fn)(void *arg), void *arg)
 {
     s->on_resume = fn;

@@ -8,7 +8,8 @@
  * Output: a queue, written when the kernel takes it; the loop never waits for the reader. While the queue is
  * empty, the watch only tells that the reader has gone.
  *
- * End: the end of input or a lost output is told once, from a timer, so never within a call of ours. */
+ * End: the end of input or a lost output is told once, from a timer, so never within a call of ours. After
+ * the end of input (`printf ... | server`) short calls may still end and be read: for LINGER_MS at most. */
 #include "transport/stdio.h"
 
 #include <assert.h>
@@ -19,6 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/list.h"
@@ -30,7 +32,8 @@
 #define WRITE_BYTES (256 * KIB) /* at most, per write */
 #define JOINED_BYTES (64 * KIB)
 #define LARGE_QUEUE_BYTES (4 * MIB)
-#define WRITES_PER_TURN 4            /* then others get theirs */
+#define WRITES_PER_TURN 4 /* then others get theirs */
+#define LINGER_MS 400
 #define KEEP_INPUT_BYTES (256 * KIB) /* a buffer that grew larger is freed when it is empty */
 
 struct outgoing {
@@ -59,6 +62,7 @@ struct stdio {
     bool failed;  /* the output is gone */
 
     struct loop_timer *end_timer; /* on_end is not called from within other calls */
+    int64_t linger_until;         /* set at the end of input */
     bool ended;
     void (*on_end)(void *ctx);
     void *ctx;
@@ -71,10 +75,29 @@ static void end(struct stdio *s)
     s->ended = true;
 }
 
-static void tell_end(void *arg)
+/* After the end of input: calls still run, or replies still wait for the reader, and there is time left. */
+static bool lingers(const struct stdio *s)
+{
+    return !s->ended && s->session && !s->failed && clock_now() < s->linger_until &&
+           (!list_empty(&s->queue) || !session_is_idle(s->session));
+}
+
+static void on_end_timer(void *arg)
 {
     struct stdio *s = arg;
+    if (lingers(s)) {
+        loop_timer_start(s->end_timer, clock_poll_timeout(s->linger_until), 0);
+        return;
+    }
+    s->ended = true;
     s->on_end(s->ctx);
+}
+
+/* Looks again whether there is anything to linger for. */
+static void maybe_end(struct stdio *s)
+{
+    if (s->linger_until && !s->ended)
+        loop_timer_start(s->end_timer, 0, 0);
 }
 
 /* -- Output. */
@@ -186,6 +209,7 @@ static void send_message(void *ctx, struct buf *message, void (*on_written)(void
     s->was_large = s->was_large || s->queued_bytes > LARGE_QUEUE_BYTES;
     if (idle && !s->failed)
         flush(s);
+    maybe_end(s);
 }
 
 /* -- Input. */
@@ -262,8 +286,10 @@ static void take_rest(struct stdio *s)
         take_line(s, s->input.data, s->input.len);
         drop_input(s, s->input.len);
     }
-    if (session_accepts(s->session))
-        end(s);
+    if (session_accepts(s->session) && !s->linger_until) {
+        s->linger_until = clock_now() + LINGER_MS * NSEC_PER_MSEC;
+        maybe_end(s);
+    }
 }
 
 /* Goes on after input came, a long message was understood, or the output has room again. */
@@ -312,6 +338,7 @@ static void on_writable(void *arg, short revents)
         s->hangup = 0;
     }
     flush(s);
+    maybe_end(s);
     if (!s->failed && s->session)
         proceed(s);
 }
@@ -347,7 +374,7 @@ struct stdio *stdio_new(struct loop *loop, struct protocol *protocol, int in, in
     if (channel_open(&s->in, in, O_RDONLY, err) < 0 || channel_open(&s->out, out, O_WRONLY, err) < 0 ||
         redirect(in, out, err) < 0)
         return stdio_free(s);
-    s->end_timer = loop_timer_new(loop, tell_end, s);
+    s->end_timer = loop_timer_new(loop, on_end_timer, s);
     s->in_watch = loop_watch_new(loop, s->in.fd, on_readable, s);
     s->out_watch = loop_watch_new(loop, s->out.fd, on_writable, s);
     if (!s->in_watch || !s->out_watch) {
