@@ -280,6 +280,38 @@ static void the_last_line_needs_no_end(void **state)
     buf_done(&w.ahead);
 }
 
+/* Modern requests need no handshake. */
+#define CALL(id, tool)                                                                                       \
+    "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"tools/call\",\"params\":{\"name\":\"" tool              \
+    "\",\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/"    \
+    "clientCapabilities\":{}}}}\n"
+
+static void a_call_that_runs_at_the_end_of_input_is_answered(void **state)
+{
+    struct wires w = pipes();
+    struct server *s = start(w.in, w.out);
+    tell(&w, CALL("1", "wait"));
+    toolset_await_started(s->toolset, 1);
+    close(w.to);
+    toolset_release(s->toolset);
+    char *reply = read_line(&w);
+    assert_non_null(reply);
+    assert_non_null(strstr(reply, "\"isError\":false"));
+    free(reply);
+    join(s);
+    close(w.from);
+    buf_done(&w.ahead);
+}
+
+static void a_call_that_goes_on_after_the_end_of_input_is_ended(void **state)
+{
+    struct wires w = pipes();
+    struct server *s = start(w.in, w.out);
+    tell(&w, CALL("1", "wait"));
+    toolset_await_started(s->toolset, 1);
+    hang_up(&w, s);
+}
+
 static void bad_bytes_get_an_error_and_the_next_line_is_served(void **state)
 {
     static const struct {
@@ -466,6 +498,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_are_served_over_pipes),
+        cmocka_unit_test(a_call_that_runs_at_the_end_of_input_is_answered),
+        cmocka_unit_test(a_call_that_goes_on_after_the_end_of_input_is_ended),
         cmocka_unit_test(lines_are_served_over_sockets),
         cmocka_unit_test(one_socket_serves_both_ways),
         cmocka_unit_test(files_are_served),
