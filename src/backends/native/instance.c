@@ -152,10 +152,12 @@ static int await_death(int pidfd, struct error *err)
                      DEATH_TIMEOUT_MS);
 }
 
-/* Ends the processes and the groups. All is tried, whatever fails; the first error is kept. */
+/* Ends the processes and the groups. All is tried, whatever fails; the first error is kept. Without a pidfd
+ * there may still be an init on its way, if we gave up waiting for it: the end of its channel ends it. */
 static int stop(struct native_instance *i, struct error *err)
 {
     int result = 0;
+    i->channel = fd_close(i->channel);
     if (i->pidfd >= 0) {
         instance_kill(&i->base);
         result = await_death(i->pidfd, err);
@@ -343,8 +345,7 @@ int instance_reap(struct backend *b, const struct computer_spec *spec, const jso
     struct wait wait = {.deadline = DEADLINE_NONE};
     /* Where groups would be is known only after this; without it there are none to remove but the recorded
      * ones. */
-    _cleanup_(cleanup_zygote_unref)
-    struct zygote *zygote = native_ready(n, &wait, &ignored);
+    zygote_unref(native_ready(n, &wait, &ignored));
     int result = kill_recorded(data, err);
     const json_t *groups = data ? json_object_get(data, "groups") : NULL;
     if (groups && cgroup_remove(&n->cgroups, spec->key, groups, result < 0 ? NULL : err) < 0)
