@@ -62,9 +62,12 @@ int computer_wait_locked(struct computer *c, const struct wait *wait, struct err
         c->change = cancel_new();
     _cleanup_(cleanup_cancel_unref)
     struct cancel *change = cancel_ref(c->change);
+    int fd = cancel_fd(change);
+    if (fd < 0) /* waiting would not end before the limits */
+        return error_set(err, ERR_LIMIT, "the server has no descriptor left to wait with: try again later");
     pthread_mutex_t *lock = &c->computers->lock;
     pthread_mutex_unlock(lock);
-    int r = wait_fd(cancel_fd(change), POLLIN, wait, NULL, err);
+    int r = wait_fd(fd, POLLIN, wait, NULL, err);
     pthread_mutex_lock(lock);
     return r;
 }

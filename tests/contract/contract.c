@@ -149,7 +149,8 @@ void thread_join(struct contract_thread *t)
 
 /* -- The loop */
 
-char *contract_state_dir(void)
+/* A new folder that everybody may pass through; malloced. */
+static char *make_state_dir(void)
 {
     char *dir = xstrdup("/tmp/contract-XXXXXX");
     if (!mkdtemp(dir) || chmod(dir, 0711) < 0)
@@ -186,11 +187,18 @@ static size_t bind_cases(struct contract *t, const struct contract_case *cases, 
     return n;
 }
 
-int contract_run(const char *name, struct backend *backend, char *state_dir)
+int contract_run(const char *name, backend_make_fn *make)
 {
     static struct bound_case bound[CASES_MAX];
     static struct CMUnitTest tests[CASES_MAX];
-    struct contract t = {.backend = backend, .state_dir = state_dir};
+    char *state_dir = make_state_dir();
+    struct contract t = {.make = make, .backend = make(state_dir), .state_dir = state_dir};
+    const struct wait wait = {.deadline = clock_deadline_after(COMMAND_SECONDS)};
+    struct error err = ERROR_INIT;
+    if (t.backend->ops->probe(t.backend, &wait, &err) < 0) {
+        fprintf(stderr, "%s does not work here: %s\n", name, err.msg);
+        return 1;
+    }
     size_t n = bind_cases(&t, EXEC_CASES, bound, tests, 0);
     n = bind_cases(&t, OUTPUT_CASES, bound, tests, n);
     n = bind_cases(&t, LIFE_CASES, bound, tests, n);
@@ -198,7 +206,7 @@ int contract_run(const char *name, struct backend *backend, char *state_dir)
     memcpy(used, tests, n * sizeof(*used));
     int failed = _cmocka_run_group_tests(name, used, n, NULL, NULL);
     free(used);
-    backend->ops->free(backend);
+    t.backend->ops->free(t.backend);
     tree_remove(AT_FDCWD, state_dir, NULL);
     free(state_dir);
     return failed ? 1 : 0;

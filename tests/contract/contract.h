@@ -10,8 +10,12 @@
 
 #include "backends/backend.h"
 
+/* Makes a backend of the kind under test on a state directory, as each server process does. */
+typedef struct backend *backend_make_fn(const char *state_dir);
+
 /* The group's state: a backend and a folder to work in. */
 struct contract {
+    backend_make_fn *make;
     struct backend *backend;
     char *state_dir;
 };
@@ -24,10 +28,8 @@ struct contract_case {
 
 extern const struct contract_case EXEC_CASES[], OUTPUT_CASES[], LIFE_CASES[]; /* each ends with a NULL name */
 
-/* Runs all cases against the backend; returns main's exit code. */
-int contract_run(const char *name, struct backend *backend, char *state_dir);
-/* A new folder that everybody may pass through; malloced. */
-char *contract_state_dir(void);
+/* Runs all cases against such a backend; returns main's exit code. */
+int contract_run(const char *name, backend_make_fn *make);
 
 /* A computer as the domain would make it. */
 struct contract_computer {

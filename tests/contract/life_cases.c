@@ -2,8 +2,11 @@
 #include "contract/contract.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -170,6 +173,96 @@ static void reaping_leaves_nothing(struct contract *t)
     }
 }
 
+/* -- After the server's death: another process makes a computer, and is killed */
+
+struct dead_server {
+    struct contract_computer computer; /* without an instance */
+    json_t *data;
+    char *background; /* the command line of what it left running */
+};
+
+static void serve_until_killed(struct contract_computer *c, bool temporary, const char *background, int ready)
+{
+    struct contract theirs = {.backend = c->t->make(c->t->state_dir), .state_dir = c->t->state_dir};
+    struct contract_computer made;
+    computer_make(&theirs, &made, temporary);
+    free(must_shell(&made, "echo kept > file; %s >/dev/null 2>&1 &", background));
+    char *data = json_dumps(made.instance->ops->record(made.instance), 0);
+    if (dprintf(ready, "%s %s %s", made.id, made.key, data) < 0 || close(ready) < 0)
+        _exit(1);
+    for (;;)
+        pause();
+}
+
+static void make_and_die(struct contract *t, struct dead_server *s, bool temporary)
+{
+    int ends[2];
+    char text[8192] = "", *data = text;
+    struct contract_computer *c = &s->computer;
+    *s = (struct dead_server){.computer = {.t = t}, .background = xasprintf("sleep 9%d", (int)getpid())};
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        serve_until_killed(c, temporary, s->background, ends[1]);
+    close(ends[1]);
+    for (ssize_t n; (n = read(ends[0], data, (size_t)(text + sizeof(text) - 1 - data))) > 0;)
+        data += n;
+    close(ends[0]);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+
+    int at = 0;
+    assert_int_equal(sscanf(text, "%31s %16s %n", c->id, c->key, &at), 2);
+    s->data = json_loads(text + at, 0, NULL);
+    assert_non_null(s->data);
+    c->folder = xasprintf("%s/computers/local/%s", t->state_dir, c->id);
+    c->spec = (struct computer_spec){
+        .id = c->id, .principal = "local", .key = c->key, .folder = c->folder, .temporary = temporary};
+}
+
+/* Seen from here: a computer's processes are processes of this machine, or of none that we can reach. */
+static bool runs_here(const char *command)
+{
+    _cleanup_(cleanup_free)
+    char *line = xasprintf("pgrep -fx '%s' >/dev/null", command);
+    return system(line) == 0;
+}
+
+static void dead_server_done(struct dead_server *s)
+{
+    json_decref(s->data);
+    free(s->background);
+}
+
+static void a_dead_servers_permanent_computer(struct contract *t)
+{
+    struct dead_server s;
+    make_and_die(t, &s, false);
+    attach(&s.computer, s.data);
+    _cleanup_(cleanup_free)
+    char *output = must_shell(&s.computer, "cat file");
+    assert_string_equal(output, "kept\n");
+    assert_false(runs_here(s.background)); /* its processes ended with the server, or by attaching */
+    computer_remove(&s.computer);
+    dead_server_done(&s);
+}
+
+static void a_dead_servers_temporary_computer(struct contract *t)
+{
+    for (int with_data = 0; with_data < 2; with_data++) {
+        struct dead_server s;
+        struct error err = ERROR_INIT;
+        make_and_die(t, &s, true);
+        if (t->backend->ops->reap(t->backend, &s.computer.spec, with_data ? s.data : NULL, &err) < 0)
+            fail_msg("reap: %s", err.msg);
+        assert_false(runs_here(s.background));
+        assert_int_equal(tree_remove(AT_FDCWD, s.computer.folder, NULL), 0);
+        free(s.computer.folder);
+        dead_server_done(&s);
+    }
+}
+
 static void hostile_files_are_removed(struct contract *t)
 {
     struct contract_computer c;
@@ -193,6 +286,8 @@ const struct contract_case LIFE_CASES[] = {
     {"what was killed keeps its files", what_was_killed_keeps_its_files, BACKEND_PERSISTENT},
     {"lost files are told", lost_files_are_told, BACKEND_PERSISTENT},
     {"reaping leaves nothing", reaping_leaves_nothing, BACKEND_PERSISTENT},
+    {"a dead server's permanent computer comes back", a_dead_servers_permanent_computer, BACKEND_PERSISTENT},
+    {"a dead server's temporary computer is reaped", a_dead_servers_temporary_computer, 0},
     {"hostile files are removed", hostile_files_are_removed, 0},
     {NULL, NULL, 0},
 };

@@ -3,7 +3,12 @@
 #include "contract/contract.h"
 #include "fakes/fake_backend.h"
 
+static struct backend *make(const char *state_dir)
+{
+    return fake_backend_new(BACKEND_PERSISTENT, NULL);
+}
+
 int main(void)
 {
-    return contract_run("contract: fake", fake_backend_new(BACKEND_PERSISTENT, NULL), contract_state_dir());
+    return contract_run("contract: fake", make);
 }

@@ -6,9 +6,15 @@
 #include <unistd.h>
 
 #include "backends/native/native.h"
-#include "base/clock.h"
 
 #define EXIT_SKIPPED 77
+
+static struct backend *make(const char *state_dir)
+{
+    const struct native_options options = {
+        .state_dir = state_dir, .memory_bytes = 512 * MIB, .pids = 512, .cpus = 1.0};
+    return native_new(&options);
+}
 
 int main(void)
 {
@@ -17,15 +23,5 @@ int main(void)
         return EXIT_SKIPPED;
     }
     signal(SIGPIPE, SIG_IGN);
-    char *state_dir = contract_state_dir();
-    const struct native_options options = {
-        .state_dir = state_dir, .memory_bytes = 512 * MIB, .pids = 512, .cpus = 1.0};
-    struct backend *backend = native_new(&options);
-    const struct wait wait = {.deadline = clock_deadline_after(30)};
-    struct error err = ERROR_INIT;
-    if (backend->ops->probe(backend, &wait, &err) < 0) {
-        printf("the native backend does not work here: %s\n", err.msg);
-        return 1;
-    }
-    return contract_run("contract: native", backend, state_dir);
+    return contract_run("contract: native", make);
 }

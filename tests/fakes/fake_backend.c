@@ -108,13 +108,18 @@ static void kill_marked(const char *mark)
     }
 }
 
-static void kill_instance(struct fake_instance *i)
+static void kill_left(const char *key)
 {
     char mark[MARK_SIZE];
-    snprintf(mark, sizeof(mark), "%s.", i->key);
+    snprintf(mark, sizeof(mark), "%s.", key);
+    kill_marked(mark);
+}
+
+static void kill_instance(struct fake_instance *i)
+{
     cancel_fire(i->death, ERR_GONE);
     if (atomic_load(&i->execs) > 0)
-        kill_marked(mark);
+        kill_left(i->key);
 }
 
 /* -- Starting a command */
@@ -504,6 +509,7 @@ static int fake_attach(struct backend *b, const struct computer_spec *spec, cons
     char *home = path_join(spec->folder, "home");
     if (!json_is_true(json_object_get(data, "fake")) || access(home, X_OK) < 0)
         return error_set(err, ERR_GONE, "its folder is not there");
+    kill_left(spec->key); /* by a server that died */
     *ret = instance_new(f, spec, &f->counts.attached);
     return 0;
 }
@@ -561,11 +567,9 @@ static int fake_reap(struct backend *b, const struct computer_spec *spec, const 
                      struct error *err)
 {
     struct fake *f = fake_of(b);
-    char mark[MARK_SIZE];
     if (f->hooks.reap && f->hooks.reap(f->hooks.ctx, spec, data, err) < 0)
         return -1;
-    snprintf(mark, sizeof(mark), "%s.", spec->key);
-    kill_marked(mark);
+    kill_left(spec->key);
     count(f, &f->counts.reaped, 0);
     return 0;
 }

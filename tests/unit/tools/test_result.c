@@ -260,32 +260,44 @@ static void fill(struct exec_stream *s, const char *unit, size_t n)
     s->total = n;
 }
 
-/* Control characters are the worst: thirteen bytes for one. 2 MiB of them fit; 8 MiB don't, and are cut until
- * they do. */
+/* Control characters are the worst: thirteen bytes for one. What doesn't fit is cut until it does. */
 static void worst_cases(void **state)
 {
     static const struct {
-        const char *unit;
-        size_t size;
+        const char *unit; /* "": NUL */
         bool is_cut;
-    } ROWS[] = {{"\x01", 2 * MIB, false}, {"\xff", 2 * MIB, false}, {"\"\\", 2 * MIB, false},
-                {"\x01", 8 * MIB, true},  {"\xff", 8 * MIB, false}, {"", 8 * MIB, true}};
+    } ROWS[] = {{"\x01", true}, {"", true}, {"\xff", false}, {"\"\\", false}};
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        const size_t size = 64 * KIB;
+        _cleanup_(buf_done)
+        struct buf ret = BUF_INIT(8 * size);
         _cleanup_(exec_result_done)
         struct exec_result r = {.err = whole("")};
-        fill(&r.out, ROWS[i].unit, ROWS[i].size);
+        fill(&r.out, ROWS[i].unit, size);
         const struct exec_reply reply = {.result = &r};
+        assert_int_equal(result_write_exec(&reply, &ret, NULL), 0);
         _cleanup_(cleanup_json_decref)
-        json_t *o = write_and_check(&reply);
+        json_t *o = check(&ret, false);
         const json_t *truncated = json_object_get(o, "truncated");
         assert_int_equal(truncated != NULL, ROWS[i].is_cut);
         if (ROWS[i].is_cut) {
-            uint64_t omitted =
-                (uint64_t)json_integer_value(json_object_get(truncated, "stdout_omitted_bytes"));
-            assert_int_equal(json_integer_value(json_object_get(truncated, "stdout_bytes")), ROWS[i].size);
-            assert_true(omitted >= ROWS[i].size / 4 && omitted < ROWS[i].size);
+            assert_int_equal(json_integer_value(json_object_get(truncated, "stdout_bytes")), size);
+            assert_int_equal(json_integer_value(json_object_get(truncated, "stdout_omitted_bytes")),
+                             size / 2);
         }
     }
+}
+
+static void the_default_limit_fits_whatever_the_bytes(void **state)
+{
+    _cleanup_(buf_done)
+    struct buf ret = BUF_INIT(LIMIT_RESULT_BYTES);
+    _cleanup_(exec_result_done)
+    struct exec_result r = {.err = whole("")};
+    fill(&r.out, "\x01", 2 * MIB);
+    const struct exec_reply reply = {.result = &r};
+    assert_int_equal(result_write_exec(&reply, &ret, NULL), 0);
+    assert_true(ret.len > 13 * 2 * MIB); /* nothing was cut */
 }
 
 static void a_reply_that_fits_nowhere(void **state)
@@ -327,6 +339,7 @@ int main(void)
         cmocka_unit_test(b8_bytes_that_are_no_text),
         cmocka_unit_test(cut_base64_is_head_and_tail),
         cmocka_unit_test(worst_cases),
+        cmocka_unit_test(the_default_limit_fits_whatever_the_bytes),
         cmocka_unit_test(a_reply_that_fits_nowhere),
         cmocka_unit_test(errors),
     };
