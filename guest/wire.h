@@ -102,8 +102,8 @@ struct guest_exec {
 #define GUEST_EXEC_STDIN (1U << 0)  /* else /dev/null of the computer */
 #define GUEST_EXEC_SCOPE (1U << 1)  /* the child writes "0" there before execve */
 #define GUEST_EXEC_BODY (1U << 2)   /* body in a memfd */
-#define GUEST_EXEC_SCOPE_DIR (1U << 4) /* excludes GUEST_EXEC_SCOPE */
 #define GUEST_EXEC_SCRIPT (1U << 3) /* becomes descriptor GUEST_SCRIPT_FD of the command, not close-on-exec */
+#define GUEST_EXEC_SCOPE_DIR (1U << 4) /* excludes GUEST_EXEC_SCOPE */
 #define GUEST_SCRIPT_FD 3
 
 enum guest_stage {

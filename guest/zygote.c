@@ -264,11 +264,13 @@ static int move_descriptor(int from, int to, const char *stage, struct guest_err
     return from < 0 ? report(err, stage) : 0;
 }
 
-/* Actions and masks are inherited by all that will ever run in a computer: they start with defaults. */
+/* Actions and masks are inherited by all that will ever run in a computer: they start with defaults. The C
+ * library would leave out the signals that it keeps for itself. */
 static int take_signals(struct guest_error *err)
 {
+    static const uint64_t default_action[4]; /* of the kernel's struct sigaction: all zero */
     for (int i = 1; i < NSIG; i++)
-        signal(i, SIG_DFL);
+        syscall(SYS_rt_sigaction, i, default_action, NULL, sizeof(uint64_t));
     sigset_t all, awaited;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);

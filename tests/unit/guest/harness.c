@@ -34,6 +34,12 @@ static int check(int result, const char *what)
     return result;
 }
 
+static void join(char *ret, size_t size, const char *parent, const char *name)
+{
+    if (snprintf(ret, size, "%s/%s", parent, name) >= (int)size)
+        harness_die("path is too long");
+}
+
 static void wait_readable(int fd, const char *what)
 {
     struct pollfd polled = {.fd = fd, .events = POLLIN};
@@ -100,7 +106,7 @@ static const char *cgroup2_root(void)
     static const char *const roots[] = {"/sys/fs/cgroup/unified", "/sys/fs/cgroup"};
     for (size_t i = 0; i < ARRAY_LEN(roots); i++) {
         char path[64];
-        snprintf(path, sizeof(path), "%s/cgroup.procs", roots[i]);
+        join(path, sizeof(path), roots[i], "cgroup.procs");
         if (access(path, W_OK) == 0 && access(roots[i], W_OK) == 0)
             return roots[i];
     }
@@ -116,20 +122,20 @@ static void make_group(const char *path)
 {
     char procs[192];
     check(mkdir(path, 0755), path);
-    snprintf(procs, sizeof(procs), "%s/cgroup.procs", path);
+    join(procs, sizeof(procs), path, "cgroup.procs");
     check(chown(procs, ID_BASE, (gid_t)-1), procs);
 }
 
 void scope_make(const struct computer *computer, const char *name, char *ret, size_t size)
 {
-    snprintf(ret, size, "%s/%s", computer->group, name);
+    join(ret, size, computer->group, name);
     make_group(ret);
 }
 
 void group_write(const char *group, const char *file, const char *text)
 {
     char path[192];
-    snprintf(path, sizeof(path), "%s/%s", group, file);
+    join(path, sizeof(path), group, file);
     int fd = check(open(path, O_WRONLY | O_CLOEXEC), path);
     check((int)write(fd, text, strlen(text)), path);
     close(fd);
@@ -138,7 +144,7 @@ void group_write(const char *group, const char *file, const char *text)
 bool group_empty(const char *group)
 {
     char path[192], text[16384];
-    snprintf(path, sizeof(path), "%s/cgroup.procs", group);
+    join(path, sizeof(path), group, "cgroup.procs");
     int fd = check(open(path, O_RDONLY | O_CLOEXEC), path);
     ssize_t size = read(fd, text, sizeof(text));
     close(fd);
@@ -149,7 +155,7 @@ bool group_empty(const char *group)
 void group_remove(const char *group)
 {
     char path[192], text[128];
-    snprintf(path, sizeof(path), "%s/cgroup.events", group);
+    join(path, sizeof(path), group, "cgroup.events");
     int fd = check(open(path, O_RDONLY | O_CLOEXEC), path);
     for (int round = 0; rmdir(group) < 0; round++) {
         if (errno != EBUSY || round > 1000)
@@ -167,7 +173,7 @@ void group_remove(const char *group)
 static void make_folder(const char *parent, const char *name, mode_t mode)
 {
     char path[256];
-    snprintf(path, sizeof(path), "%s/%s", parent, name);
+    join(path, sizeof(path), parent, name);
     check(mkdir(path, mode), path);
     check(chmod(path, mode), path);
 }
@@ -175,7 +181,7 @@ static void make_folder(const char *parent, const char *name, mode_t mode)
 static void write_file(const char *parent, const char *name, const char *text)
 {
     char path[256];
-    snprintf(path, sizeof(path), "%s/%s", parent, name);
+    join(path, sizeof(path), parent, name);
     FILE *file = fopen(path, "w");
     if (!file || fputs(text, file) < 0 || fclose(file) != 0)
         harness_die(path);
@@ -193,7 +199,7 @@ static void make_base(const char *base)
     for (size_t i = 0; i < ARRAY_LEN(merged); i++) {
         char from[32], to[256], target[64];
         snprintf(from, sizeof(from), "/%s", merged[i]);
-        snprintf(to, sizeof(to), "%s/%s", base, merged[i]);
+        join(to, sizeof(to), base, merged[i]);
         ssize_t length = readlink(from, target, sizeof(target) - 1);
         if (length < 0)
             continue;
@@ -203,12 +209,17 @@ static void make_base(const char *base)
     write_file(base, "etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n");
     write_file(base, "etc/group", "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n");
     write_file(base, "etc/hosts", "127.0.0.1 localhost\n");
-    char copy[256];
+    char copy[512];
     snprintf(copy, sizeof(copy), "cp -a /etc/ld.so.cache /etc/alternatives %s/etc/", base);
+    check(system(copy) == 0 ? 0 : -1, copy);
+    if (!getenv("GUEST_PROBE"))
+        return;
+    snprintf(copy, sizeof(copy), "cp '%s' %s/probe", getenv("GUEST_PROBE"), base);
     check(system(copy) == 0 ? 0 : -1, copy);
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+static int remove_entry(const char *path, _unused_ const struct stat *st, _unused_ int type,
+                        _unused_ struct FTW *ftw)
 {
     return remove(path);
 }
@@ -216,7 +227,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 static void own(const char *parent, const char *name)
 {
     char path[256];
-    snprintf(path, sizeof(path), "%s/%s", parent, name);
+    join(path, sizeof(path), parent, name);
     check(chown(path, ID_BASE, ID_BASE), path);
 }
 
@@ -224,8 +235,8 @@ static void make_computer_folder(const struct zygote *zygote, const char *name)
 {
     static const char *const inner[] = {"upper", "work", "mnt"};
     char state[96], folder[256];
-    snprintf(state, sizeof(state), "%s/state", zygote->folder);
-    snprintf(folder, sizeof(folder), "%s/%s", state, name);
+    join(state, sizeof(state), zygote->folder, "state");
+    join(folder, sizeof(folder), state, name);
     if (access(folder, F_OK) == 0) /* another life of the same computer */
         return;
     make_folder(state, name, 0700);
@@ -238,7 +249,7 @@ static void make_computer_folder(const struct zygote *zygote, const char *name)
         return;
     make_folder(folder, "root", 0755);
     char path[300];
-    snprintf(path, sizeof(path), "%s/root", folder);
+    join(path, sizeof(path), folder, "root");
     make_base(path);
     own(folder, "root");
 }
@@ -287,8 +298,8 @@ struct zygote zygote_start(uint32_t root_flags)
         harness_die(zygote.folder);
     make_folder(zygote.folder, "state", 0700);
     make_folder(zygote.folder, "base", 0755);
-    snprintf(setup.state_dir, sizeof(setup.state_dir), "%s/state", zygote.folder);
-    snprintf(setup.base_dir, sizeof(setup.base_dir), "%s/base", zygote.folder);
+    join(setup.state_dir, sizeof(setup.state_dir), zygote.folder, "state");
+    join(setup.base_dir, sizeof(setup.base_dir), zygote.folder, "base");
     make_base(setup.base_dir);
     check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), "socketpair");
     zygote.pid = spawn_zygote(pair[1]);
@@ -307,7 +318,8 @@ void zygote_stop(struct zygote *zygote)
 {
     if (zygote->control >= 0)
         close(zygote->control);
-    waitpid(zygote->pid, NULL, 0);
+    if (zygote->pid > 0)
+        waitpid(zygote->pid, NULL, 0);
     nftw(zygote->folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -413,7 +425,7 @@ static int open_scope(const struct command *command)
     char path[192];
     if (!command->join_by_writing)
         return check(open(command->scope, O_RDONLY | O_DIRECTORY | O_CLOEXEC), command->scope);
-    snprintf(path, sizeof(path), "%s/cgroup.procs", command->scope);
+    join(path, sizeof(path), command->scope, "cgroup.procs");
     return check(open(path, O_WRONLY | O_CLOEXEC), path);
 }
 
@@ -430,9 +442,9 @@ struct started command_start(struct computer *computer, const struct command *co
     size = add_strings(body, size, command->argv, &exec.argc);
     size = add_strings(body, size, command->env ? command->env : default_env, &exec.envc);
     exec.body_bytes = (uint32_t)size;
-    if (command->in) {
+    if (command->in || command->in_fd) {
         exec.flags |= GUEST_EXEC_STDIN;
-        fds[count++] = pipe_with(command->in);
+        fds[count++] = command->in ? pipe_with(command->in) : check(dup(*command->in_fd), "dup");
     }
     started.out = add_pipe(fds, &count);
     started.err = add_pipe(fds, &count);

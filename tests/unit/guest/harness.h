@@ -32,7 +32,8 @@ struct command {
     const char *const *argv;
     const char *const *env; /* NULL: a PATH */
     const char *cwd;        /* NULL: / */
-    const char *in;         /* NULL: no input */
+    const char *in;         /* NULL: no input, unless */
+    const int *in_fd;       /* this is passed */
     const char *script;     /* NULL: none */
     const char *scope;      /* NULL: none; else a cgroup2 folder */
     bool join_by_writing;   /* the scope is passed as its cgroup.procs */

@@ -1,0 +1,251 @@
+/* The lives of the zygote and its computers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+#include "harness.h"
+
+#define SOON_MS 10000
+
+static struct zygote zygote;
+static struct ended ended;
+
+static int set_up(void **state)
+{
+    zygote = zygote_start(GUEST_ROOT_TOOLBOX);
+    return zygote.error.stage[0] != 0;
+}
+
+static int tear_down(void **state)
+{
+    zygote_stop(&zygote);
+    return 0;
+}
+
+static struct computer make(const char *name)
+{
+    struct computer computer = computer_make(&zygote, name, 0);
+    assert_string_equal(computer.error.stage, "");
+    return computer;
+}
+
+static void test_files_stay_and_processes_go(void **state)
+{
+    struct computer computer = make("twice");
+    assert_true(shell_run(&computer, "echo kept > /root/file; sleep 1000 >/dev/null 2>&1 &", &ended));
+    computer_end(&computer);
+    computer = make("twice");
+    assert_true(shell_run(&computer, "cat /root/file; pgrep sleep", &ended));
+    assert_string_equal(ended.out, "kept\n");
+    computer_end(&computer);
+}
+
+static void test_computers_do_not_see_each_other(void **state)
+{
+    struct computer a = make("a"), b = make("b");
+    assert_true(shell_run(&a, "echo secret > /tmp/of-a; hostname", &ended));
+    assert_string_equal(ended.out, "a\n");
+    assert_true(shell_run(&b, "ls /tmp; hostname; ls -d /proc/[0-9]* | wc -l", &ended));
+    assert_string_equal(ended.out, "b\n4\n"); /* init, the shell, ls, wc */
+    computer_end(&a);
+    computer_end(&b);
+}
+
+static void test_a_plain_root_works(void **state)
+{
+    struct zygote plain = zygote_start(GUEST_ROOT_TOOLBOX | GUEST_ROOT_PLAIN);
+    assert_string_equal(plain.error.stage, "");
+    struct computer computer = computer_make(&plain, "plain", 0);
+    assert_string_equal(computer.error.stage, "");
+    assert_true(shell_run(&computer, "echo x > /file && cat /file; touch /usr/x", &ended));
+    assert_string_equal(ended.out, "x\n");
+    assert_int_not_equal(ended.record.wait_status, 0);
+    computer_end(&computer);
+    zygote_stop(&plain);
+}
+
+/* What an earlier life left at the top of its root could lead our mounts astray. */
+static void test_a_link_in_place_of_a_folder_is_refused(void **state)
+{
+    char path[128];
+    struct computer computer = make("links");
+    computer_end(&computer);
+    snprintf(path, sizeof(path), "%s/state/links/upper/dev", zygote.folder);
+    assert_int_equal(symlink("/state", path), 0);
+    computer = computer_make(&zygote, "links", 0);
+    assert_string_equal(computer.error.stage, "make dev");
+    assert_int_equal(computer.error.sys, ENOTDIR);
+    assert_true(computer_gone_within(&computer, SOON_MS));
+    computer_end(&computer);
+}
+
+static void test_a_folder_outside_the_state_is_refused(void **state)
+{
+    static const char *const folders[] = {"../base", "missing", "link"};
+    char path[128];
+    snprintf(path, sizeof(path), "%s/state/link", zygote.folder);
+    assert_int_equal(symlink("/etc", path), 0);
+    snprintf(path, sizeof(path), "%s/state/missing", zygote.folder);
+    for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
+        struct guest_create create = {
+            .type = GUEST_CREATE, .id_base = ID_BASE, .id_count = ID_COUNT, .hostname = "x"};
+        struct guest_reply reply;
+        int pidfd, null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        snprintf(create.folder, sizeof(create.folder), "%s", folders[i]);
+        send_packet(zygote.control, &create, sizeof(create), &null, 1);
+        close(null);
+        assert_true(receive_packet(zygote.control, &reply, sizeof(reply), &pidfd));
+        assert_string_equal(reply.error.stage, "enter folder");
+        assert_int_equal(pidfd, -1);
+    }
+}
+
+static void test_a_malformed_create_is_answered_and_the_next_works(void **state)
+{
+    const struct guest_create create = {.type = GUEST_CREATE, .request = 77, .id_base = 0, .folder = "x"};
+    struct guest_reply reply;
+    send_packet(zygote.control, "\2", 1, NULL, 0); /* no packet at all */
+    send_packet(zygote.control, &create, sizeof(create), NULL, 0);
+    assert_true(receive_packet(zygote.control, &reply, sizeof(reply), NULL));
+    assert_int_equal(reply.request, 77);
+    assert_string_equal(reply.error.stage, "read request");
+    struct computer computer = make("after");
+    computer_end(&computer);
+}
+
+static void test_the_channels_end_ends_the_computer(void **state)
+{
+    struct computer computer = make("channel");
+    assert_true(shell_run(&computer, "setsid sleep 1000 >/dev/null 2>&1 &", &ended));
+    close(computer.channel);
+    assert_true(computer_gone_within(&computer, SOON_MS));
+    close(computer.pidfd);
+}
+
+static void test_the_servers_end_ends_all(void **state)
+{
+    struct zygote other = zygote_start(GUEST_ROOT_TOOLBOX);
+    struct computer a = computer_make(&other, "a", 0), b = computer_make(&other, "b", 0);
+    assert_string_equal(b.error.stage, "");
+    close(other.control); /* the channels stay open: it is the zygote that kills */
+    other.control = -1;
+    assert_true(computer_gone_within(&a, SOON_MS));
+    assert_true(computer_gone_within(&b, SOON_MS));
+    zygote_stop(&other);
+    computer_end(&a);
+    computer_end(&b);
+}
+
+static void test_the_zygotes_death_ends_no_computer(void **state)
+{
+    struct zygote other = zygote_start(GUEST_ROOT_TOOLBOX);
+    struct computer computer = computer_make(&other, "orphan", 0);
+    assert_string_equal(computer.error.stage, "");
+    kill(other.pid, SIGKILL);
+    waitpid(other.pid, NULL, 0);
+    assert_true(shell_run(&computer, "echo alive", &ended));
+    assert_string_equal(ended.out, "alive\n");
+    computer_end(&computer);
+    other.pid = -1;
+    zygote_stop(&other);
+}
+
+/* Requests may come before the computer is complete. */
+static void test_an_early_command_waits_for_its_computer(void **state)
+{
+    struct computer computer = computer_begin(&zygote, "early", 0);
+    struct guest_ready ready;
+    assert_true(shell_run(&computer, "echo early", &ended));
+    assert_string_equal(ended.out, "early\n");
+    assert_true(receive_packet(computer.channel, &ready, sizeof(ready), NULL));
+    computer_end(&computer);
+}
+
+static void test_many_at_a_time(void **state)
+{
+    enum { COUNT = 100 }; /* more than the zygote has slots */
+    static struct computer computers[COUNT];
+    char name[16];
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(name, sizeof(name), "m%d", i);
+        computers[i] = computer_begin(&zygote, name, 0);
+        assert_string_equal(computers[i].error.stage, "");
+    }
+    for (int i = 0; i < COUNT; i++) {
+        struct guest_ready ready;
+        assert_true(receive_packet(computers[i].channel, &ready, sizeof(ready), NULL));
+        assert_string_equal(ready.error.stage, "");
+    }
+    for (int i = 0; i < COUNT; i++)
+        computer_end(&computers[i]);
+}
+
+/* The zygote's tree holds no mount of a computer once that is complete, nor does the host's. */
+static unsigned count_mounts(pid_t pid, const char *text)
+{
+    char path[64], line[4096];
+    unsigned count = 0;
+    snprintf(path, sizeof(path), "/proc/%d/mounts", pid);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file))
+        count += strstr(line, text) != NULL;
+    fclose(file);
+    return count;
+}
+
+static void test_no_mount_is_left_behind(void **state)
+{
+    struct computer computer = make("mounts");
+    assert_int_equal(count_mounts(getpid(), zygote.folder), 0);
+    /* The next reply comes after the slot was freed, at the latest in the round before. */
+    struct computer next = make("next"), last = make("last");
+    assert_true(count_mounts(zygote.pid, "/lower/") <= 1);
+    computer_end(&computer);
+    computer_end(&next);
+    computer_end(&last);
+}
+
+static void test_a_bad_setup_is_told(void **state)
+{
+    struct zygote other = zygote_start(1U << 31 | GUEST_ROOT_TOOLBOX);
+    assert_string_equal(other.error.stage, "");
+    zygote_stop(&other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_files_stay_and_processes_go),
+        cmocka_unit_test(test_computers_do_not_see_each_other),
+        cmocka_unit_test(test_a_plain_root_works),
+        cmocka_unit_test(test_a_link_in_place_of_a_folder_is_refused),
+        cmocka_unit_test(test_a_folder_outside_the_state_is_refused),
+        cmocka_unit_test(test_a_malformed_create_is_answered_and_the_next_works),
+        cmocka_unit_test(test_the_channels_end_ends_the_computer),
+        cmocka_unit_test(test_the_servers_end_ends_all),
+        cmocka_unit_test(test_the_zygotes_death_ends_no_computer),
+        cmocka_unit_test(test_an_early_command_waits_for_its_computer),
+        cmocka_unit_test(test_many_at_a_time),
+        cmocka_unit_test(test_no_mount_is_left_behind),
+        cmocka_unit_test(test_a_bad_setup_is_told),
+    };
+    const char *obstacle = harness_obstacle();
+    if (obstacle) {
+        printf("skipped: %s\n", obstacle);
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
