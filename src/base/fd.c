@@ -144,6 +144,10 @@ static int make_one(const char *path, mode_t mode, struct error *err)
 
 int dir_make(const char *path, mode_t mode, struct error *err)
 {
+    if (mkdir(path, mode) == 0) /* mostly its parent is there */
+        return 0;
+    if (errno != ENOENT)
+        return make_one(path, mode, err);
     _cleanup_(cleanup_free)
     char *copy = xstrdup(path);
     for (size_t n = strlen(copy); n > 1 && copy[n - 1] == '/'; n--)

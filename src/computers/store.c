@@ -44,13 +44,27 @@ bool store_is_debris(const char *name)
     return str_has_prefix(name, BORN_PREFIX) || str_has_prefix(name, DYING_PREFIX);
 }
 
+/* ERR_NOT_FOUND: it has no parent. */
 static int make_folder(const char *path, struct error *err)
 {
-    if (dir_make(path, FOLDER_MODE, err) < 0)
-        return -1;
+    if (mkdir(path, FOLDER_MODE) < 0) {
+        if (errno == ENOENT)
+            return error_set(err, ERR_NOT_FOUND, "there is no folder for '%s'", path);
+        return errno == EEXIST ? 0 : error_errno(err, ERR_INTERNAL, errno, "cannot make '%s'", path);
+    }
     if (chmod(path, FOLDER_MODE) < 0) /* whatever the umask */
         return error_errno(err, ERR_INTERNAL, errno, "cannot set the mode of '%s'", path);
     return 0;
+}
+
+/* DIR with those above it, and PARENT in it. */
+static int make_parents(const char *dir, const char *parent, struct error *err)
+{
+    if (dir_make(dir, FOLDER_MODE, err) < 0)
+        return -1;
+    if (chmod(dir, FOLDER_MODE) < 0)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot set the mode of '%s'", dir);
+    return make_folder(parent, err);
 }
 
 /* 0: locked, and still the folder at this path; 1: it was renamed or removed under us; -1: error. */
@@ -128,7 +142,9 @@ int store_create(const char *dir, const struct record *record, struct folder *re
     _cleanup_(cleanup_free)
     char *path = path_join(parent, record->id);
     err = err ? err : &local;
-    if (make_folder(dir, err) < 0 || make_folder(parent, err) < 0 || make_unborn(parent, &folder, err) < 0)
+    if (make_unborn(parent, &folder, err) < 0 &&
+        (err->code != ERR_NOT_FOUND || make_parents(dir, parent, err) < 0 ||
+         make_unborn(parent, &folder, err) < 0))
         return -1;
     int r = store_write(&folder, record, err);
     if (r == 0 && renameat2(AT_FDCWD, folder.path, AT_FDCWD, path, RENAME_NOREPLACE) < 0)
