@@ -124,19 +124,16 @@ static void put_record(const char *text)
         assert_int_equal(file_replace(AT_FDCWD, path, text, strlen(text), false, NULL), 0);
 }
 
+/* Whole but for its key, which would be used as a name of folders. */
+static const char HOSTILE_KEY[] =
+    "{\"version\":1,\"id\":\"otter\",\"principal\":\"local\",\"key\":\"../../../../etc1\","
+    "\"backend\":\"fake\",\"network\":\"none\",\"temporary\":true,\"state\":\"ready\",\"created_at\":\"\","
+    "\"last_used\":\"\",\"owner\":{\"machine\":\"\",\"boot\":\"\",\"pid\":1,\"start\":1}}";
+
 static void unreadable_records(void **state)
 {
     static const char *const ROWS[] = {
-        NULL,
-        "",
-        "{",
-        "[]",
-        "{}",
-        "{\"version\":1}",
-        "{\"version\":1,\"id\":\"otter\",\"principal\":\"local\",\"key\":\"../../../../"
-        "etc1\",\"backend\":\"fake\","
-        "\"network\":\"none\",\"temporary\":true,\"state\":\"ready\",\"created_at\":\"\",\"last_used\":\"\","
-        "\"owner\":{\"machine\":\"\",\"boot\":\"\",\"pid\":1,\"start\":1}}",
+        NULL, "", "{", "[]", "{}", "{\"version\":1}", HOSTILE_KEY,
     };
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
         struct folder folder = FOLDER_NONE;

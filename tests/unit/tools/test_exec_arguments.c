@@ -40,87 +40,86 @@ static void refused_by(const char *text, const struct exec_defaults *defaults, c
         fail_msg("%s: '%s' does not say '%s'", text, err.msg, words);
 }
 
+static const struct {
+    const char *arguments, *words;
+} REFUSALS[] = {
+    /* what to run */
+    {"{}", "nothing to run"},
+    {"{\"command\":\"\"}", "nothing to run"},
+    {"{\"args\":[]}", "nothing to run"},
+    {"{\"args\":\"[]\"}", "nothing to run"},
+    {"{\"command\":null,\"args\":null}", "nothing to run"},
+    {"{\"command\":\"ls\",\"args\":[\"ls\"]}", "'command' and 'args' are both given"},
+    {"{\"args\":[\"\"]}", "element 0 of 'args' is empty"},
+    {"{\"args\":[\"\",\"x\"]}", "element 0 of 'args' is empty"},
+    /* types */
+    {"{\"command\":5}", "'command' must be a string, and is a number"},
+    {"{\"command\":[\"ls\"]}", "'command' must be a string, and is a list"},
+    {"{\"args\":[\"ls\",5]}", "element 1 is a number"},
+    {"{\"args\":\"ls -l\"}", "not the JSON text of one"},
+    {"{\"args\":\"{}\"}", "not the JSON text of one"},
+    {"{\"args\":{\"a\":\"b\"}}", "is an object"},
+    {"{\"command\":\"ls\",\"env\":[\"A=1\"]}", "'env' must be an object of strings"},
+    {"{\"command\":\"ls\",\"env\":\"A=1\"}", "'env' must be an object of strings"},
+    {"{\"command\":\"ls\",\"env\":{\"A\":1}}", "'A' is a number: put it in quotes"},
+    {"{\"command\":\"ls\",\"temporary\":\"maybe\"}", "'temporary' must be true or false"},
+    {"{\"command\":\"ls\",\"temporary\":1}", "'temporary' must be true or false"},
+    {"{\"command\":\"ls\",\"computer_id\":7}", "'computer_id' must be a string"},
+    {"{\"command\":\"ls\",\"output_encoding\":\"hex\"}", "must be \"text\" or \"base64\", and is \"hex\""},
+    {"{\"command\":\"ls\",\"output_encoding\":1}", "must be \"text\" or \"base64\", and is a number"},
+    /* numbers */
+    {"{\"command\":\"ls\",\"timeout\":0}", "'timeout' is 0, and must be from 0.1 to 86400"},
+    {"{\"command\":\"ls\",\"timeout\":-1}", "'timeout' is -1"},
+    {"{\"command\":\"ls\",\"timeout\":1e9}", "'timeout' is 1000000000"},
+    {"{\"command\":\"ls\",\"timeout\":86400.5}", "'timeout' is 86400.5"},
+    {"{\"command\":\"ls\",\"timeout\":\"NaN\"}", "'timeout' must be a number from 0.1 to 86400"},
+    {"{\"command\":\"ls\",\"timeout\":\"inf\"}", "'timeout' must be a number"},
+    {"{\"command\":\"ls\",\"timeout\":\"30s\"}", "'timeout' must be a number"},
+    {"{\"command\":\"ls\",\"timeout\":\"3\\u00000\"}", "'timeout' must be a number"},
+    {"{\"command\":\"ls\",\"timeout\":true}",
+     "'timeout' must be a number from 0.1 to 86400, and is a boolean"},
+    {"{\"command\":\"ls\",\"output_limit\":0}", "'output_limit' is 0, and must be from 1 to 8388608"},
+    {"{\"command\":\"ls\",\"output_limit\":1.5}", "must be a whole number"},
+    {"{\"command\":\"ls\",\"output_limit\":99999999}", "'output_limit' is 99999999"},
+    /* stdin */
+    {"{\"command\":\"cat\",\"stdin\":\"a\",\"stdin_base64\":\"YQ==\"}",
+     "'stdin' and 'stdin_base64' are both given"},
+    {"{\"command\":\"cat\",\"stdin_base64\":\"YQ=\"}", "'stdin_base64' cannot be decoded"},
+    {"{\"command\":\"cat\",\"stdin_base64\":\"YW*j\"}", "2"}, /* where */
+    /* places */
+    {"{\"command\":\"ls\",\"working_directory\":\"tmp\"}", "'working_directory' is 'tmp', which is relative"},
+    {"{\"command\":\"ls\",\"working_directory\":\"./tmp\"}", "relative"},
+    {"{\"command\":\"ls\",\"computer_id\":\"My Box\"}", "use 1 to 63 characters of a-z, 0-9 and '-'"},
+    {"{\"command\":\"ls\",\"computer_id\":\"../x\"}", "use 1 to 63 characters"},
+    {"{\"command\":\"ls\",\"computer_id\":\" \"}", "use 1 to 63 characters"},
+    /* NUL */
+    {"{\"command\":\"a\\u0000b\"}", "'command' contains a NUL"},
+    {"{\"args\":[\"a\",\"b\\u0000\"]}", "NUL character in element 1"},
+    {"{\"command\":\"ls\",\"working_directory\":\"/a\\u0000\"}", "'working_directory' contains a NUL"},
+    {"{\"command\":\"ls\",\"computer_id\":\"a\\u0000\"}", "'computer_id' contains a NUL"},
+    {"{\"command\":\"ls\",\"env\":{\"A\":\"\\u0000\"}}", "NUL character in 'A'"},
+    /* names of variables */
+    {"{\"command\":\"ls\",\"env\":{\"A=B\":\"1\"}}", "names cannot contain '='"},
+    {"{\"command\":\"ls\",\"env\":{\"\":\"1\"}}", "an empty name"},
+    /* mistyped and foreign names */
+    {"{\"comand\":\"ls\"}", "there is no argument 'comand': use 'command'"},
+    {"{\"commnads\":\"ls\"}", "use 'command'"},
+    {"{\"Command\":\"ls\"}", "use 'command'"},
+    {"{\"command\":\"ls\",\"timout\":5}", "use 'timeout'"},
+    {"{\"command\":\"ls\",\"working-directory\":\"/\"}", "use 'working_directory'"},
+    {"{\"command\":\"ls\",\"computerid\":\"a\"}", "use 'computer_id'"},
+    {"{\"command\":\"ls\",\"cwd\":\"/\"}", "there is no argument 'cwd': use 'working_directory'"},
+    {"{\"command\":\"ls\",\"workdir\":\"/\"}", "use 'working_directory'"},
+    {"{\"cmd\":\"ls\"}", "use 'command'"},
+    {"{\"command\":\"ls\",\"id\":\"a\"}", "use 'computer_id'"},
+    {"{\"command\":\"ls\",\"timeout_ms\":5}", "use 'timeout'"},
+    {"{\"command\":\"ls\",\"environment\":{}}", "use 'env'"},
+};
+
 static void refusals(void **state)
 {
-    static const struct {
-        const char *arguments, *words;
-    } ROWS[] = {
-        /* what to run */
-        {"{}", "nothing to run"},
-        {"{\"command\":\"\"}", "nothing to run"},
-        {"{\"args\":[]}", "nothing to run"},
-        {"{\"args\":\"[]\"}", "nothing to run"},
-        {"{\"command\":null,\"args\":null}", "nothing to run"},
-        {"{\"command\":\"ls\",\"args\":[\"ls\"]}", "'command' and 'args' are both given"},
-        {"{\"args\":[\"\"]}", "element 0 of 'args' is empty"},
-        {"{\"args\":[\"\",\"x\"]}", "element 0 of 'args' is empty"},
-        /* types */
-        {"{\"command\":5}", "'command' must be a string, and is a number"},
-        {"{\"command\":[\"ls\"]}", "'command' must be a string, and is a list"},
-        {"{\"args\":[\"ls\",5]}", "element 1 is a number"},
-        {"{\"args\":\"ls -l\"}", "not the JSON text of one"},
-        {"{\"args\":\"{}\"}", "not the JSON text of one"},
-        {"{\"args\":{\"a\":\"b\"}}", "is an object"},
-        {"{\"command\":\"ls\",\"env\":[\"A=1\"]}", "'env' must be an object of strings"},
-        {"{\"command\":\"ls\",\"env\":\"A=1\"}", "'env' must be an object of strings"},
-        {"{\"command\":\"ls\",\"env\":{\"A\":1}}", "'A' is a number: put it in quotes"},
-        {"{\"command\":\"ls\",\"temporary\":\"maybe\"}", "'temporary' must be true or false"},
-        {"{\"command\":\"ls\",\"temporary\":1}", "'temporary' must be true or false"},
-        {"{\"command\":\"ls\",\"computer_id\":7}", "'computer_id' must be a string"},
-        {"{\"command\":\"ls\",\"output_encoding\":\"hex\"}",
-         "must be \"text\" or \"base64\", and is \"hex\""},
-        {"{\"command\":\"ls\",\"output_encoding\":1}", "must be \"text\" or \"base64\", and is a number"},
-        /* numbers */
-        {"{\"command\":\"ls\",\"timeout\":0}", "'timeout' is 0, and must be from 0.1 to 86400"},
-        {"{\"command\":\"ls\",\"timeout\":-1}", "'timeout' is -1"},
-        {"{\"command\":\"ls\",\"timeout\":1e9}", "'timeout' is 1000000000"},
-        {"{\"command\":\"ls\",\"timeout\":86400.5}", "'timeout' is 86400.5"},
-        {"{\"command\":\"ls\",\"timeout\":\"NaN\"}", "'timeout' must be a number from 0.1 to 86400"},
-        {"{\"command\":\"ls\",\"timeout\":\"inf\"}", "'timeout' must be a number"},
-        {"{\"command\":\"ls\",\"timeout\":\"30s\"}", "'timeout' must be a number"},
-        {"{\"command\":\"ls\",\"timeout\":\"3\\u00000\"}", "'timeout' must be a number"},
-        {"{\"command\":\"ls\",\"timeout\":true}",
-         "'timeout' must be a number from 0.1 to 86400, and is a boolean"},
-        {"{\"command\":\"ls\",\"output_limit\":0}", "'output_limit' is 0, and must be from 1 to 8388608"},
-        {"{\"command\":\"ls\",\"output_limit\":1.5}", "must be a whole number"},
-        {"{\"command\":\"ls\",\"output_limit\":99999999}", "'output_limit' is 99999999"},
-        /* stdin */
-        {"{\"command\":\"cat\",\"stdin\":\"a\",\"stdin_base64\":\"YQ==\"}",
-         "'stdin' and 'stdin_base64' are both given"},
-        {"{\"command\":\"cat\",\"stdin_base64\":\"YQ=\"}", "'stdin_base64' cannot be decoded"},
-        {"{\"command\":\"cat\",\"stdin_base64\":\"YW*j\"}", "2"}, /* where */
-        /* places */
-        {"{\"command\":\"ls\",\"working_directory\":\"tmp\"}",
-         "'working_directory' is 'tmp', which is relative"},
-        {"{\"command\":\"ls\",\"working_directory\":\"./tmp\"}", "relative"},
-        {"{\"command\":\"ls\",\"computer_id\":\"My Box\"}", "use 1 to 63 characters of a-z, 0-9 and '-'"},
-        {"{\"command\":\"ls\",\"computer_id\":\"../x\"}", "use 1 to 63 characters"},
-        {"{\"command\":\"ls\",\"computer_id\":\" \"}", "use 1 to 63 characters"},
-        /* NUL */
-        {"{\"command\":\"a\\u0000b\"}", "'command' contains a NUL"},
-        {"{\"args\":[\"a\",\"b\\u0000\"]}", "NUL character in element 1"},
-        {"{\"command\":\"ls\",\"working_directory\":\"/a\\u0000\"}", "'working_directory' contains a NUL"},
-        {"{\"command\":\"ls\",\"computer_id\":\"a\\u0000\"}", "'computer_id' contains a NUL"},
-        {"{\"command\":\"ls\",\"env\":{\"A\":\"\\u0000\"}}", "NUL character in 'A'"},
-        /* names of variables */
-        {"{\"command\":\"ls\",\"env\":{\"A=B\":\"1\"}}", "names cannot contain '='"},
-        {"{\"command\":\"ls\",\"env\":{\"\":\"1\"}}", "an empty name"},
-        /* mistyped and foreign names */
-        {"{\"comand\":\"ls\"}", "there is no argument 'comand': use 'command'"},
-        {"{\"commnads\":\"ls\"}", "use 'command'"},
-        {"{\"Command\":\"ls\"}", "use 'command'"},
-        {"{\"command\":\"ls\",\"timout\":5}", "use 'timeout'"},
-        {"{\"command\":\"ls\",\"working-directory\":\"/\"}", "use 'working_directory'"},
-        {"{\"command\":\"ls\",\"computerid\":\"a\"}", "use 'computer_id'"},
-        {"{\"command\":\"ls\",\"cwd\":\"/\"}", "there is no argument 'cwd': use 'working_directory'"},
-        {"{\"command\":\"ls\",\"workdir\":\"/\"}", "use 'working_directory'"},
-        {"{\"cmd\":\"ls\"}", "use 'command'"},
-        {"{\"command\":\"ls\",\"id\":\"a\"}", "use 'computer_id'"},
-        {"{\"command\":\"ls\",\"timeout_ms\":5}", "use 'timeout'"},
-        {"{\"command\":\"ls\",\"environment\":{}}", "use 'env'"},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++)
-        refused_by(ROWS[i].arguments, &COMPUTER, ROWS[i].words);
+    for (size_t i = 0; i < ARRAY_LEN(REFUSALS); i++)
+        refused_by(REFUSALS[i].arguments, &COMPUTER, REFUSALS[i].words);
 }
 
 static void accepted(const char *text, const struct exec_defaults *defaults, json_t **ret_json,
