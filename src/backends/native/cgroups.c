@@ -57,18 +57,17 @@ static int write_file(const char *group, const char *name, const char *text)
     return -1;
 }
 
-static void pass_on_controllers(struct cgroups *c, const char *group)
+/* Makes a group, if need be, and has it pass on the controllers; tells per limit, by errno, which it can't.
+ */
+static void open_group(const struct cgroups *c, const char *group, int failed[CGROUP_LIMITS])
 {
+    int made = mkdir(group, 0755) < 0 && errno != EEXIST ? errno : 0;
     for (int i = 0; i < CGROUP_LIMITS; i++) {
         char text[16];
         if (c->places[i].version != 2)
             continue;
         snprintf(text, sizeof(text), "+%s", cgroup_limit_name((enum cgroup_limit)i));
-        if (write_file(group, "cgroup.subtree_control", text) < 0) {
-            _cleanup_(cleanup_free)
-            char *what = xasprintf("%s can't be passed on by %s", text + 1, group);
-            give_up(&c->places[i], what, errno);
-        }
+        failed[i] = made ? made : write_file(group, "cgroup.subtree_control", text) < 0 ? errno : 0;
     }
 }
 
@@ -85,9 +84,11 @@ void cgroups_prepare(struct cgroups *c)
         ((mkdir(c->leaf, 0755) < 0 && errno != EEXIST) || write_file(c->leaf, "cgroup.procs", "0") < 0))
         give_up_on_version_2(c, "the server can't move to a group of its own", errno);
     for (size_t i = 0; i < ARRAY_LEN(c->enable) && c->enable[i]; i++) {
-        if (mkdir(c->enable[i], 0755) < 0 && errno != EEXIST)
-            give_up_on_version_2(c, "its group can't be made", errno);
-        pass_on_controllers(c, c->enable[i]);
+        int failed[CGROUP_LIMITS] = {0};
+        open_group(c, c->enable[i], failed);
+        for (int limit = 0; limit < CGROUP_LIMITS; limit++)
+            if (failed[limit])
+                give_up(&c->places[limit], "its controller can't be passed on to our groups", failed[limit]);
     }
     /* Without limits a group of ours is still good to kill by. */
     if (c->unified && mkdir(c->unified, 0755) < 0 && errno != EEXIST)
@@ -230,16 +231,25 @@ static int open_in(const char *group, const char *name, int flags, struct error 
     return fd;
 }
 
-/* Another server may have removed the shared parent since we made it: it is made anew, once. */
-static int create_unified(struct cgroups *c, const char *key, uint32_t id_base, struct cgroup_birth *birth,
-                          struct error *err)
+/* Another server may have removed the shared group since we made it. What fails here shows when limits are
+ * set. */
+static void reopen_shared(const struct cgroups *c)
+{
+    for (size_t i = 0; i < ARRAY_LEN(c->enable) && c->enable[i]; i++) {
+        int ignored[CGROUP_LIMITS];
+        open_group(c, c->enable[i], ignored);
+    }
+}
+
+static int create_unified(const struct cgroups *c, const char *key, uint32_t id_base,
+                          struct cgroup_birth *birth, struct error *err)
 {
     _cleanup_(cleanup_free)
     char *group = cgroup_unified(c, key);
     if (!group)
         return 0;
     if (mkdir(group, 0755) < 0 && errno == ENOENT)
-        cgroups_prepare(c);
+        reopen_shared(c);
     if (make_group(group, err) < 0)
         return -1;
     birth->unified = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -249,7 +259,7 @@ static int create_unified(struct cgroups *c, const char *key, uint32_t id_base, 
     return 0;
 }
 
-static int create_limit(struct cgroups *c, enum cgroup_limit limit, const char *key,
+static int create_limit(const struct cgroups *c, enum cgroup_limit limit, const char *key,
                         const struct cgroup_values *values, struct cgroup_birth *birth, struct error *err)
 {
     const struct cgroup_place *place = &c->places[limit];
@@ -273,8 +283,8 @@ static int create_limit(struct cgroups *c, enum cgroup_limit limit, const char *
     return 0;
 }
 
-int cgroup_create(struct cgroups *c, const char *key, uint32_t id_base, const struct cgroup_values *values,
-                  struct cgroup_birth *ret, struct error *err)
+int cgroup_create(const struct cgroups *c, const char *key, uint32_t id_base,
+                  const struct cgroup_values *values, struct cgroup_birth *ret, struct error *err)
 {
     struct cgroup_birth birth = {.unified = -1, .oom = -1};
     int failed = create_unified(c, key, id_base, &birth, err);
@@ -348,7 +358,7 @@ static int remove_inner_groups(const char *path, int64_t deadline, struct error 
 static int kill_and_remove(const char *path, struct error *err)
 {
     int64_t deadline = clock_now() + REMOVE_TIMEOUT_NS;
-    if (access(path, F_OK) < 0)
+    if (rmdir(path) == 0 || errno == ENOENT)
         return 0;
     if (write_file(path, "cgroup.kill", "1") < 0 && errno != ENOENT && errno != ENODEV)
         return error_errno(err, ERR_UNAVAILABLE, errno, "kill what is in %s", path);

@@ -69,8 +69,8 @@ struct cgroup_birth {
     int oom; /* file that counts kills by the memory limit; -1: none. Kept by the computer */
 };
 /* Makes a computer's groups with their limits, and reads these back. On failure nothing is left. */
-int cgroup_create(struct cgroups *c, const char *key, uint32_t id_base, const struct cgroup_values *values,
-                  struct cgroup_birth *ret, struct error *err);
+int cgroup_create(const struct cgroups *c, const char *key, uint32_t id_base,
+                  const struct cgroup_values *values, struct cgroup_birth *ret, struct error *err);
 void cgroup_birth_done(struct cgroup_birth *b); /* not oom */
 
 /* Path of the computer's v2 group; NULL if there is none. malloced. */

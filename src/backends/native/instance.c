@@ -217,6 +217,34 @@ int instance_create(struct backend *b, const struct computer_spec *spec, const s
     return 0;
 }
 
+/* Kills the process that the record names, if it is still that one. */
+static int kill_recorded(const json_t *data, struct error *err)
+{
+    const char *boot_id = json_get_string(data, "boot_id");
+    pid_t pid = (pid_t)json_integer_value(json_object_get(data, "pid"));
+    uint64_t start_time = (uint64_t)json_integer_value(json_object_get(data, "start"));
+    if (pid <= 1 || !start_time || !boot_id || strcmp(boot_id, clock_boot_id()) != 0)
+        return 0;
+    _cleanup_fd_ int pidfd = pidfd_open(pid, 0);
+    if (pidfd < 0 || clock_process_start(pid) != start_time)
+        return 0;
+    pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
+    return await_death(pidfd, err);
+}
+
+/* Ends what a dead server has left of a computer: the record's process and groups, and the groups that this
+ * server would have made, since the record may be older than the last start. */
+static int end_remains(struct native *n, const char *key, const json_t *data, struct error *err)
+{
+    int result = kill_recorded(data, err);
+    const json_t *groups = json_object_get(data, "groups");
+    if (groups && cgroup_remove(&n->cgroups, key, groups, result < 0 ? NULL : err) < 0)
+        result = -1;
+    if (n->prepared && cgroup_remove(&n->cgroups, key, NULL, result < 0 ? NULL : err) < 0)
+        result = -1;
+    return result;
+}
+
 /* What a computer was made as, it stays. */
 static int check_kind(struct native *n, const json_t *data, struct error *err)
 {
@@ -244,7 +272,7 @@ int instance_attach(struct backend *b, const struct computer_spec *spec, const j
         return -1;
     _cleanup_(cleanup_zygote_unref)
     struct zygote *zygote = native_ready(n, wait, err);
-    if (!zygote)
+    if (!zygote || end_remains(n, spec->key, data, err) < 0)
         return -1;
     struct native_instance *i = instance_new(n, spec, (uint32_t)id_base);
     if (start(i, zygote, wait, err) < 0) {
@@ -321,23 +349,6 @@ int instance_remove(struct instance *instance, struct error *err)
     return result;
 }
 
-/* Kills the process that the record names, if it is still that one. */
-static int kill_recorded(const json_t *data, struct error *err)
-{
-    const char *boot_id = json_get_string(data, "boot_id");
-    pid_t pid = (pid_t)json_integer_value(json_object_get(data, "pid"));
-    uint64_t start_time = (uint64_t)json_integer_value(json_object_get(data, "start"));
-    if (pid <= 1 || !start_time || !boot_id || strcmp(boot_id, clock_boot_id()) != 0)
-        return 0;
-    _cleanup_fd_ int pidfd = pidfd_open(pid, 0);
-    if (pidfd < 0 || clock_process_start(pid) != start_time)
-        return 0;
-    pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
-    return await_death(pidfd, err);
-}
-
-/* The record's groups, and those that this server would have made: the record may be older than the last
- * start. */
 int instance_reap(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err)
 {
     struct native *n = native_of(b);
@@ -346,12 +357,7 @@ int instance_reap(struct backend *b, const struct computer_spec *spec, const jso
     /* Where groups would be is known only after this; without it there are none to remove but the recorded
      * ones. */
     zygote_unref(native_ready(n, &wait, &ignored));
-    int result = kill_recorded(data, err);
-    const json_t *groups = data ? json_object_get(data, "groups") : NULL;
-    if (groups && cgroup_remove(&n->cgroups, spec->key, groups, result < 0 ? NULL : err) < 0)
-        result = -1;
-    if (n->prepared && cgroup_remove(&n->cgroups, spec->key, NULL, result < 0 ? NULL : err) < 0)
-        result = -1;
+    int result = end_remains(n, spec->key, data, err);
     int64_t id_base = json_integer_value(json_object_get(data, "id_base"));
     bool known = id_base >= ID_RANGE_FIRST && id_base <= UINT32_MAX;
     if (remove_files(n, spec->folder, known ? (uint32_t)id_base : 0, result < 0 ? NULL : err) < 0)

@@ -16,5 +16,6 @@ struct native_options {
 };
 /* ERR_DENIED unless this user may make computers. Never blocks: for refusing to start. */
 int native_check_user(struct error *err);
-/* Touches nothing yet. Strings are copied. */
+/* Touches nothing yet. Strings are copied. The program must ignore SIGPIPE before the first exec: commands
+ * needn't read their input. */
 struct backend *native_new(const struct native_options *options);

@@ -232,16 +232,12 @@ static void list_background(struct run *r, struct exec_result *ret)
     ret->background_more = r->record.background_more > 0;
 }
 
-/* It has to stop: by the clock it is a result, with the output so far; by a token it is the token's error. */
-static int stop_early(struct run *r, uint64_t oom_before, struct exec_result *ret, struct error *err)
+/* A stop by the clock is a result, with the output so far; one by a token is the token's error. */
+static int stopped(const struct error *why, struct exec_result *ret, struct error *err)
 {
-    struct error why = ERROR_INIT;
-    wait_check(&r->request->wait, &why);
-    if (end(r) == PUMP_LOST)
-        return lost(r, oom_before, err);
-    if (why.code != ERR_TIMEOUT) {
+    if (why->code != ERR_TIMEOUT) {
         if (err)
-            *err = why;
+            *err = *why;
         return -1;
     }
     ret->timed_out = true;
@@ -251,23 +247,26 @@ static int stop_early(struct run *r, uint64_t oom_before, struct exec_result *re
 
 static int run_to_its_end(struct run *r, uint64_t oom_before, struct exec_result *ret, struct error *err)
 {
-    struct error unsent = ERROR_INIT;
+    struct error unsent = ERROR_INIT, why = ERROR_INIT;
     enum pumped pumped;
     int64_t began = clock_now();
+    if (wait_check(&r->request->wait, &why) < 0)
+        return stopped(&why, ret, err);
     do {
         pumped = run_once(r, &unsent);
     } while (pumped == PUMP_RECORD && try_differently(r));
     ret->duration_ns = clock_now() - began;
 
-    if (unsent.code != ERR_NONE && unsent.code != ERR_GONE) {
-        if (err)
-            *err = unsent;
-        return -1;
+    if (unsent.code != ERR_NONE && unsent.code != ERR_GONE)
+        return stopped(&unsent, ret, err);
+    if (pumped != PUMP_RECORD && pumped != PUMP_LOST) {
+        wait_check(&r->request->wait, &why);
+        pumped = end(r);
+        if (pumped == PUMP_RECORD)
+            return stopped(&why, ret, err);
     }
     if (pumped == PUMP_LOST)
         return lost(r, oom_before, err);
-    if (pumped != PUMP_RECORD)
-        return stop_early(r, oom_before, ret, err);
     drain(r);
     if (verdict(r->i, r->request, &r->record, ret, err) < 0)
         return -1;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/native/channel.h"
@@ -43,7 +44,8 @@ static int open_inside(struct native_instance *i, const char *path)
     theirs = fd_close(theirs);
     if (wait_fd(ours, POLLIN, &wait, NULL, NULL) < 0 || channel_receive(ours, &reply, sizeof(reply), &fd) < 0)
         return -1;
-    return fd;
+    struct stat st;
+    return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? fd : fd_close(fd);
 }
 
 static void open_stream(struct spool *s, enum output_stream stream)

@@ -209,8 +209,8 @@ static bool link_is_of_use(const char *target)
            !strchr(target, '/');
 }
 
-/* A link of the host is not made anew but given a second name, where that is possible: twenty times cheaper on ext4, and
- * a symbolic link can't be changed through either. */
+/* A link of the host is not made anew but given a second name, where that is possible: twenty times cheaper
+ * on ext4, and a symbolic link can't be changed through either. */
 static int add_tree_entry(int to, int from, const char *name, struct error *err)
 {
     char target[PATH_MAX];

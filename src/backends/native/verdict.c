@@ -79,6 +79,15 @@ static int cwd_missing(const struct exec_request *request, int sys, struct error
                      strerror(sys));
 }
 
+static int no_process(const struct native_instance *i, int sys, struct error *err)
+{
+    if (sys == EAGAIN)
+        return error_set(err, ERR_LIMIT,
+                         "the computer can't start another process: its limit is %lld; end some of them",
+                         (long long)i->native->limits.pids);
+    return error_set(err, ERR_LIMIT, "the computer can't start another process: %s", strerror(sys));
+}
+
 static void ran(int wait_status, struct exec_result *ret)
 {
     if (WIFEXITED(wait_status)) {
@@ -105,10 +114,7 @@ int verdict(const struct native_instance *i, const struct exec_request *request,
         cannot_execute(request, program, record->sys, ret);
         return 0;
     case GUEST_STAGE_FORK:
-        return error_set(err, ERR_LIMIT,
-                         "the computer can't start another process (%s): its limit is %lld processes; "
-                         "end some of them or restart the computer",
-                         strerror(record->sys), (long long)i->native->limits.pids);
+        return no_process(i, record->sys, err);
     case GUEST_STAGE_REQUEST:
         if (record->sys == EAGAIN)
             return error_set(err, ERR_BUSY,

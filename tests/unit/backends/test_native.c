@@ -612,6 +612,26 @@ static void test_files_last(void **state)
     json_decref(record);
 }
 
+/* The server died without an end: init lives on, its groups too. */
+static void test_attach_after_crash(void **state)
+{
+    struct subject s, again;
+    struct error err = ERROR_INIT;
+    subject_create(&s, "survivor");
+    assert_output(&s, "echo data > /root/file; sleep 300 >/dev/null 2>&1 & echo ok", "ok\n");
+    again = s;
+    json_t *record = world.backend->ops->record(s.i);
+    int failed = world.backend->ops->attach(world.backend, &again.spec, record, &for_ever, &again.i, &err);
+    if (failed)
+        print_error("attach: %s\n", err.msg);
+    assert_int_equal(failed, 0);
+    assert_false(world.backend->ops->alive(s.i));
+    assert_output(&again, "cat /root/file; ps ax | grep -c '[s]leep'", "data\n0\n");
+    json_decref(record);
+    subject_remove(&again);
+    assert_int_equal(world.backend->ops->detach(s.i, &err), 0);
+}
+
 static void test_record(void **state)
 {
     json_t *record = world.backend->ops->record(common.i);
@@ -762,6 +782,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_creates_at_once),
         cmocka_unit_test(test_create_cancelled),
         cmocka_unit_test(test_files_last),
+        cmocka_unit_test(test_attach_after_crash),
         cmocka_unit_test(test_record),
         cmocka_unit_test(test_reap),
         cmocka_unit_test(test_leftover_is_not_revived),
