@@ -32,7 +32,7 @@ for (const era of ['legacy', 'auto', 'modern']) {
 
         const call = ['--protocol-era', era, '--method', 'tools/call', '--tool-name', 'terminal_execute', '--tool-args-json'];
         const called = await inspect(t, ...call, JSON.stringify({ command: 'echo from inside; exit 4' }));
-        assert.equal(called.code, 0, called.stderr);
+        assert.equal(called.code, 0, called.stdout + called.stderr);
         assert.equal(JSON.parse(called.stdout).structuredContent.stdout, 'from inside\n');
         assert.equal(JSON.parse(called.stdout).structuredContent.exit_code, 4);
 

@@ -55,7 +55,11 @@ export function defer(t, cleanUp) {
     if (!deferred.has(t)) {
         deferred.set(t, []);
         t.after(async () => {
-            for (const one of deferred.get(t).reverse()) await one();
+            const failures = [];
+            for (const one of deferred.get(t).reverse()) {
+                await Promise.resolve().then(one).catch((error) => failures.push(error));
+            }
+            if (failures.length) throw failures[0];
         });
     }
     deferred.get(t).push(cleanUp);
