@@ -109,7 +109,7 @@ static void own_session_default_signals_empty_mask(void **state)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGUSR2, SIG_IGN);
     run_shell("read pid a b c d sid rest < /proc/$$/stat; [ $pid = $sid ] && echo leader;"
-              "grep -E 'Sig(Blk|Ign)' /proc/$$/status",
+              "exec grep -E 'Sig(Blk|Ign)' /proc/self/status",
               fds, 3, output, sizeof(output));
     signal(SIGPIPE, SIG_DFL);
     signal(SIGUSR2, SIG_DFL);
