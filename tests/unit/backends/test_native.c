@@ -676,6 +676,59 @@ static void test_leftover_is_not_revived(void **state)
     subject_remove(&s);
 }
 
+/* A root with dash and nothing else: no bash to begin with, so /bin/sh is found instead. */
+static void test_rootfs(void **state)
+{
+    static const char build[] =
+        "set -e; root=%s; mkdir -p $root/etc $root/tmp; echo 'PRETTY_NAME=Tiny' > $root/etc/os-release;"
+        "for f in /bin/sh /usr/bin/env $(ldd /bin/dash /usr/bin/env | grep -o '/[^ :)]*' | grep -v bin/); do"
+        " mkdir -p $root$(dirname $f); cp -L $f $root$f; done";
+    _cleanup_(cleanup_free)
+    char *root = xasprintf("%s/rootfs", world.state);
+    _cleanup_(cleanup_free)
+    char *command = xasprintf(build, root);
+    assert_int_equal(system(command), 0);
+    struct native_options options = {
+        .state_dir = world.state, .rootfs = root, .memory_bytes = 64 * MIB, .pids = 50, .cpus = 1.0};
+    struct backend *toolbox = world.backend;
+    struct native_machine machine = world.machine;
+    machine.no_overlay = false;
+    world.backend = native_new_on(&options, &machine);
+    struct backend_description d;
+    struct subject s;
+    world.backend->ops->describe(world.backend, &d);
+    assert_string_equal(d.environment, "an isolated Tiny computer");
+    assert_string_equal(d.shell, "/bin/sh");
+    subject_create(&s, "tiny");
+    assert_output(&s, "echo here; echo data > /etc/new; test -e /usr/bin/python3 || echo alone",
+                  "here\nalone\n");
+    assert_output(&s, "read line < /etc/new; echo $line", "data\n");
+    _cleanup_(cleanup_free)
+    char *written = xasprintf("%s/etc/new", root);
+    assert_int_not_equal(access(written, F_OK), 0);
+    subject_remove(&s);
+    world.backend->ops->free(world.backend);
+    world.backend = toolbox;
+}
+
+static void test_told_before(void **state)
+{
+    struct exec_result r;
+    struct error err = ERROR_INIT;
+    struct exec_request q = request("touch /tmp/began");
+    q.wait.deadline = clock_now() - 1;
+    run_ok(&common, &q, &r);
+    assert_true(r.timed_out);
+    assert_int_equal(r.exit_code, 124);
+    exec_result_done(&r);
+    q.wait = (struct wait){.deadline = DEADLINE_NONE, .cancel = cancel_new()};
+    cancel_fire(q.wait.cancel, ERR_DELETED);
+    assert_int_equal(run_request(&common, &q, &r, &err), -1);
+    assert_int_equal(err.code, ERR_DELETED);
+    cancel_unref(q.wait.cancel);
+    assert_output(&common, "test -e /tmp/began || echo never", "never\n");
+}
+
 static int open_descriptors(void)
 {
     int count = 0;
@@ -786,6 +839,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_record),
         cmocka_unit_test(test_reap),
         cmocka_unit_test(test_leftover_is_not_revived),
+        cmocka_unit_test(test_rootfs),
+        cmocka_unit_test(test_told_before),
         cmocka_unit_test(test_descriptors),
         cmocka_unit_test(test_describe),
     };
