@@ -102,6 +102,8 @@ uint64_t clock_process_start(pid_t pid)
     /* The process chooses its name, field 2, and may put spaces and parentheses there: count from the last
      * one. */
     char *p = strrchr(stat, ')');
+    if (p && (strncmp(p, ") Z", 3) == 0 || strncmp(p, ") X", 3) == 0)) /* ended, and not waited for */
+        return 0;
     for (int field = 2; p && field < 22; field++)
         p = strchr(p + 1, ' ');
     return p ? strtoull(p + 1, NULL, 10) : 0;

@@ -20,5 +20,5 @@ const char *clock_rfc3339(int64_t wall_ns, char buf[CLOCK_RFC3339_SIZE]);
 /* The kernel's random boot id, 36 characters; "" if unreadable. Cached. */
 const char *clock_boot_id(void);
 /* Start time of a process in clock ticks since boot (proc(5), stat field 22): with pid and boot id it names a
- * process for good. 0 if there is no such process. */
+ * process for good. 0 if there is no such process, or it has ended and only waits for its parent. */
 uint64_t clock_process_start(pid_t pid);

@@ -68,6 +68,9 @@ static void ended_process_has_no_start(void **state)
     pid_t pid = fork();
     if (pid == 0)
         _exit(0);
+    siginfo_t info;
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    assert_true(clock_process_start(pid) == 0); /* still to be waited for */
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     assert_true(clock_process_start(pid) == 0);
 }
