@@ -20,7 +20,6 @@
 
 #define RECORD_NAME "record.json"
 #define RECORD_VERSION 1
-#define LOCK_NAME "lock"
 #define BORN_PREFIX ".new-"
 #define DYING_PREFIX ".old-"
 #define FOLDER_MODE                                                                                          \
@@ -70,20 +69,18 @@ static int make_parents(const char *dir, const char *parent, struct error *err)
 /* 0: locked, and still the folder at this path; 1: it was renamed or removed under us; -1: error. */
 static int lock_folder(const char *path, int *ret_lock, struct error *err)
 {
-    _cleanup_(cleanup_free)
-    char *name = path_join(path, LOCK_NAME);
-    _cleanup_fd_ int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return error_set(err, ERR_NOT_FOUND, "there is no '%s'", path);
     if (fd < 0)
-        return error_errno(err, ERR_INTERNAL, errno, "cannot open '%s'", name);
+        return error_errno(err, ERR_INTERNAL, errno, "cannot open '%s'", path);
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         return errno == EWOULDBLOCK ? error_set(err, ERR_BUSY, "'%s' is in use by another server", path)
-                                    : error_errno(err, ERR_INTERNAL, errno, "cannot lock '%s'", name);
+                                    : error_errno(err, ERR_INTERNAL, errno, "cannot lock '%s'", path);
     struct stat ours, named;
     if (fstat(fd, &ours) < 0)
-        return error_errno(err, ERR_INTERNAL, errno, "cannot look at '%s'", name);
-    if (stat(name, &named) < 0 || ours.st_ino != named.st_ino || ours.st_dev != named.st_dev)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot look at '%s'", path);
+    if (lstat(path, &named) < 0 || ours.st_ino != named.st_ino || ours.st_dev != named.st_dev)
         return 1;
     *ret_lock = TAKE_FD(fd);
     return 0;

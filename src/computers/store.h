@@ -1,13 +1,12 @@
 /* Computers on disk: STATE/computers/PRINCIPAL/ID/ with
  *
  *   record.json  what the computer is and who runs it (0600, replaced as a whole)
- *   lock         flock'ed by the server that runs it, for as long as it does
  *   ...          whatever the backend keeps there
  *
- * Whoever holds the lock owns the folder, and only an owner renames or removes it. A folder is born under
- * another name
- * (.new-HEX) and dies under another (.old-HEX), so that what has an id is always whole: locked, with a
- * record. All of it blocks on the disk only. */
+ * The folder itself is flock'ed by the server that runs the computer, for as long as it does. Whoever holds
+ * that lock owns it, and only an owner renames or removes it. A folder is born under another name (.new-HEX)
+ * and dies under another (.old-HEX), so that what has an id is always whole: locked, with a record. All of it
+ * blocks on the disk only. */
 #pragma once
 
 #include <jansson.h>
