@@ -58,12 +58,10 @@ static struct {
 
 /* --- setting up --- */
 
-/* The zygote's other descriptors go at once: its control socket, and its ends of other computers' sync pairs.
- */
+/* The zygote's other descriptors go at once: its ends of other computers' sync pairs, what came with the
+ * request. */
 static int take_descriptors(const struct init_start *start, struct guest_error *err)
 {
-    if (dup3(start->channel, FD_CHANNEL, O_CLOEXEC) < 0)
-        return report(err, "take channel");
     for (unsigned i = 0; i < start->create->v1_count; i++)
         if (write(start->v1_tasks[i], "0", 1) < 0)
             return report(err, "join group");
@@ -394,6 +392,8 @@ void init_run(const struct init_start *start)
 {
     struct guest_ready ready = {.type = GUEST_READY};
     title_set("sandbox-init");
+    if (dup3(start->channel, FD_CHANNEL, O_CLOEXEC) < 0)
+        _exit(1); /* nobody to tell: what is there is the zygote's socket */
     int failed = set_up(start, &ready.error);
     packet_send(FD_CHANNEL, &ready, sizeof(ready), -1, 0);
     if (failed)

@@ -1,15 +1,15 @@
 /* What the server and the guest program say to each other, over SOCK_SEQPACKET unix sockets: one packet, one
- * message, descriptors beside it by SCM_RIGHTS. Both ends are of the same build, so this is not a public protocol;
- * GUEST_VERSION guards against a mix-up. Shared by guest/ and src/backends/native/ only.
+ * message, descriptors beside it by SCM_RIGHTS. Both ends are of the same build, so this is not a public
+ * protocol; GUEST_VERSION guards against a mix-up. Shared by guest/ and src/backends/native/ only.
  *
- *   control socket  server <-> zygote: setup once, then create; one reply each, in order
- *   channel         server <-> init, one per computer: the server makes the pair and passes the far end with create, so it may
- *                   send an exec before init is ready
- *   status pipe     init -> server, one per exec: exactly one struct guest_exit, then end of file. End of file without it:
- *                   the computer is gone
+ * - control socket, server <-> zygote: setup once, then create; one reply each, in order.
+ * - channel, server <-> init, one per computer: the server makes the pair and passes the far end with create,
+ *   so it may send an exec before init is ready.
+ * - status pipe, init -> server, one per exec: exactly one struct guest_exit, then end of file. End of file
+ *   without it: the computer is gone.
  *
- * Trust: the guest believes the server. The server believes nothing from a channel or a status pipe beyond its bounds:
- * init shares a kernel with hostile code. */
+ * Trust: the guest believes the server. The server believes nothing from a channel or a status pipe beyond
+ * its bounds: init shares a kernel with hostile code. */
 #pragma once
 
 #include <limits.h>
@@ -17,7 +17,8 @@
 
 #define GUEST_VERSION 1
 
-/* Descriptors of the zygote when it starts (0, 1, 2 are /dev/null; argv {"sandbox-zygote"}; empty environment). */
+/* When the zygote starts it has this descriptor, /dev/null as 0, 1 and 2, argv {"sandbox-zygote"} and an
+ * empty environment. */
 #define GUEST_FD_CONTROL 3
 
 #define GUEST_PACKET_MAX 16384 /* one packet; a longer exec body travels in a memfd */
@@ -30,54 +31,57 @@ enum guest_type {
     GUEST_SETUP = 1,  /* server -> zygote; reply GUEST_REPLY */
     GUEST_CREATE = 2, /* server -> zygote; reply GUEST_REPLY with the pidfd of init */
     GUEST_REPLY = 3,
-    GUEST_READY = 4,  /* init -> server, once: the computer is complete, or the step that failed; then init exits */
-    GUEST_EXEC = 5,   /* server -> init; answered on the status pipe */
-    GUEST_KILL = 6,   /* server -> init: end all of an exec (only with GUEST_SCOPE_REAPER) */
-    GUEST_OPEN = 7,   /* server -> init: make a new file; answered on the socket passed with it */
+    GUEST_READY = 4, /* init -> server, once: the computer is complete, or what failed; then init exits */
+    GUEST_EXEC = 5,  /* server -> init; answered on the status pipe */
+    GUEST_KILL = 6,  /* server -> init: end all of an exec (only with GUEST_SCOPE_REAPER) */
+    GUEST_OPEN = 7,  /* server -> init: make a new file; answered on the socket passed with it */
 };
 
-/* A step that failed, as a record, so that a failure deep inside arrives as a normal error. stage "" = success. */
+/* A step that failed, as a record, so that a failure deep inside arrives as a normal error. */
 struct guest_error {
-    char stage[48];            /* "mount overlay" */
+    char stage[48];            /* "mount overlay"; "" is success */
     int32_t sys;               /* errno */
     char text[GUEST_TEXT_MAX]; /* the kernel's or our own words, may be "" */
 };
 
-/* Zygote: makes its own mount namespace and pivots into a minimal root that holds only the state folder (at /state), the
- * root folder for computers (at /base), the toolbox binds, a /dev template, /proc.
- * fds: [0] pidfd of the server. */
+/* The zygote makes its own mount namespace and pivots into a minimal root that holds only the state folder
+ * (at /state), the root folder for computers (at /base), the toolbox, a template of /dev, and /proc.
+ * Descriptors: [0] pidfd of the server. */
 struct guest_setup {
     uint32_t type, version;
-    uint32_t flags;                  /* GUEST_ROOT_* */
-    char state_dir[GUEST_PATH_MAX];  /* absolute */
-    char base_dir[GUEST_PATH_MAX];   /* lower of every computer: the toolbox skeleton, or --rootfs */
+    uint32_t flags;                 /* GUEST_ROOT_* */
+    char state_dir[GUEST_PATH_MAX]; /* absolute */
+    char base_dir[GUEST_PATH_MAX];  /* lower of every computer: the toolbox skeleton, or --rootfs */
 };
-#define GUEST_ROOT_TOOLBOX (1U << 0) /* bind the host's /usr (and /bin, /sbin, /lib* where those are no links) read-only; mask /usr/local/etc */
-#define GUEST_ROOT_PLAIN (1U << 1)   /* no overlay: FOLDER/root holds the whole writable root (the server filled it) */
+/* The host's /usr is bound read-only (/bin, /sbin, /lib* too where they are no links), /usr/local/etc hidden. */
+#define GUEST_ROOT_TOOLBOX (1U << 0)
+/* No overlay: FOLDER/root holds the whole writable root (the server filled it). */
+#define GUEST_ROOT_PLAIN (1U << 1)
 
-/* fds: [0] init's end of the channel, [1] the cgroup2 folder that init is born in, if GUEST_HAS_CGROUP2,
- * then v1_count files `tasks` of v1 groups, open for writing, that init joins before it runs anything: it writes "0" to each
- * while it has one thread and the host's root. (`cgroup.procs` works too, but each write to it waits for a grace period of the
- * kernel's RCU, 6 ms when idle; `tasks` does not.) */
+/* Descriptors: [0] init's end of the channel, [1] the cgroup2 folder that init is born in, if
+ * GUEST_HAS_CGROUP2, then v1_count files `tasks` of v1 groups, open for writing. Init writes "0" to each
+ * before it runs anything, while it has one thread and the host's root. (`cgroup.procs` would do too, but
+ * each write to it waits for a grace period of the kernel's RCU, 6 ms and more when idle.) */
 struct guest_create {
     uint32_t type;
-    uint32_t request;                /* echoed in the reply */
+    uint32_t request; /* echoed in the reply */
     uint32_t flags;
-    uint32_t id_base, id_count;      /* user and group ids of the host that are 0 .. in the computer */
+    uint32_t id_base, id_count; /* user and group ids of the host that are 0 .. in the computer */
     uint32_t v1_count;
-    uint32_t nofile;                 /* RLIMIT_NOFILE */
-    uint64_t shm_bytes;              /* size of /dev/shm */
+    uint32_t nofile;    /* RLIMIT_NOFILE */
+    uint64_t shm_bytes; /* size of /dev/shm */
     char hostname[65];
-    char folder[GUEST_PATH_MAX];     /* beneath state_dir; holds upper, work, mnt (or root); 0700, owned by id_base */
+    /* Beneath state_dir; holds upper, work, mnt (or root); 0700, owned by id_base. */
+    char folder[GUEST_PATH_MAX];
 };
 #define GUEST_HAS_CGROUP2 (1U << 0)
 #define GUEST_SCOPE_REAPER (1U << 1) /* no cgroup2 to kill by: a subreaper process per exec */
 
-/* fds of a successful create: [0] pidfd of init. */
+/* Descriptors of a successful create: [0] pidfd of init. */
 struct guest_reply {
     uint32_t type;
     uint32_t request;
-    int32_t pid;                     /* of init, as the zygote sees it */
+    int32_t pid; /* of init, as the zygote sees it */
     struct guest_error error;
 };
 
@@ -86,23 +90,25 @@ struct guest_ready {
     struct guest_error error;
 };
 
-/* The body: cwd, then argc arguments, then envc NAME=VALUE, each ended by NUL. Behind the struct in the packet, or in a sealed memfd.
- * fds in order: [stdin] stdout stderr status [scope] [memfd of the body] [memfd of a script].
- * The scope is either the exec's cgroup2 folder, O_RDONLY | O_DIRECTORY, with GUEST_EXEC_SCOPE_DIR: the command is born in it. For
- * that `cgroup.procs` in this folder and in the folder that init was born in must belong to id_base (nothing inside can see
- * them). Or with GUEST_EXEC_SCOPE its cgroup.procs, open for writing: right, but 6 ms slower (see struct guest_create).
- * A program without a slash is searched in the PATH among the given environment. */
+/* The body: cwd, then argc arguments, then envc NAME=VALUE, each ended by NUL. It follows the struct in the
+ * packet, or is in a sealed memfd. A program without a slash is searched in the PATH of that environment.
+ *
+ * Descriptors in order: [stdin] stdout stderr status [scope] [memfd of the body] [memfd of a script].
+ * The scope is either the exec's cgroup2 folder, O_RDONLY | O_DIRECTORY, with GUEST_EXEC_SCOPE_DIR: the
+ * command is born in it. For that `cgroup.procs` in this folder and in the folder that init was born in must
+ * belong to id_base (nothing inside can see them). Or it is the folder's `cgroup.procs`, open for writing,
+ * with GUEST_EXEC_SCOPE: right, but slow (see struct guest_create). */
 struct guest_exec {
     uint32_t type;
-    uint32_t id;                     /* never reused within a computer's life */
+    uint32_t id; /* never reused within a computer's life */
     uint32_t flags;
     uint32_t argc, envc;
     uint32_t body_bytes;
 };
-#define GUEST_EXEC_STDIN (1U << 0)  /* else /dev/null of the computer */
-#define GUEST_EXEC_SCOPE (1U << 1)  /* the child writes "0" there before execve */
-#define GUEST_EXEC_BODY (1U << 2)   /* body in a memfd */
-#define GUEST_EXEC_SCRIPT (1U << 3) /* becomes descriptor GUEST_SCRIPT_FD of the command, not close-on-exec */
+#define GUEST_EXEC_STDIN (1U << 0)     /* else /dev/null of the computer */
+#define GUEST_EXEC_SCOPE (1U << 1)     /* the child writes "0" there before execve */
+#define GUEST_EXEC_BODY (1U << 2)      /* body in a memfd */
+#define GUEST_EXEC_SCRIPT (1U << 3)    /* becomes GUEST_SCRIPT_FD of the command, not close-on-exec */
 #define GUEST_EXEC_SCOPE_DIR (1U << 4) /* excludes GUEST_EXEC_SCOPE */
 #define GUEST_SCRIPT_FD 3
 
@@ -112,7 +118,7 @@ enum guest_stage {
     GUEST_STAGE_CHDIR,
     GUEST_STAGE_EXEC,    /* sys: ENOENT, EACCES, ENOEXEC ... */
     GUEST_STAGE_FORK,    /* no process to be had (EAGAIN: pids limit; ENOMEM) */
-    GUEST_STAGE_REQUEST, /* malformed, or too many at once */
+    GUEST_STAGE_REQUEST, /* malformed (EINVAL), or too many at once (EAGAIN) */
 };
 #define GUEST_BACKGROUND_MAX 64
 struct guest_exit {
@@ -122,7 +128,7 @@ struct guest_exit {
     int32_t wait_status;         /* of waitid(2)/wait4(2) form */
     uint64_t user_us, system_us; /* of the main process and its waited-for children */
     uint64_t max_rss_kib;
-    uint32_t background_count;   /* reaper scopes only: what still runs, as the computer numbers it */
+    uint32_t background_count; /* reaper scopes only: what still runs, as the computer numbers it */
     uint32_t background_more;
     int32_t background[GUEST_BACKGROUND_MAX];
 };
@@ -133,8 +139,9 @@ struct guest_kill {
     uint32_t id;
 };
 
-/* fds: [0] a SEQPACKET socket on which the answer comes: struct guest_opened, with the descriptor if it worked.
- * Parents of the path are made (0755); the file must not exist (O_EXCL, no link followed at its end), mode 0600, write-only. */
+/* Descriptors: [0] a SEQPACKET socket on which the answer comes: struct guest_opened, with the descriptor if
+ * it worked. Parents of the path are made (0755); the file must not exist (O_EXCL, no link followed at its
+ * end); mode 0600, write-only. */
 struct guest_open {
     uint32_t type;
     char path[GUEST_PATH_MAX];
@@ -143,4 +150,5 @@ struct guest_opened {
     struct guest_error error;
 };
 
-_Static_assert(sizeof(struct guest_setup) < GUEST_PACKET_MAX && sizeof(struct guest_create) < GUEST_PACKET_MAX, "fit");
+_Static_assert(sizeof(struct guest_setup) < GUEST_PACKET_MAX, "fits");
+_Static_assert(sizeof(struct guest_create) < GUEST_PACKET_MAX, "fits");

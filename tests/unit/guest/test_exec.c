@@ -95,8 +95,7 @@ static void test_the_path_of_the_environment_is_searched(void **state)
     const char *const tool[] = {"tool", "arg", NULL}, *const here[] = {"hosts", NULL};
     assert_true(command_run(&computer, &(struct command){.argv = tool, .env = env}, &ended));
     assert_string_equal(ended.out, "b arg y\n");
-    /* An empty element is the working directory; EACCES is remembered, and ENOENT behind it doesn't hide it.
-     */
+    /* An empty element is the working directory. EACCES is remembered: ENOENT behind it doesn't hide it. */
     assert_true(command_run(&computer, &(struct command){.argv = here, .env = env, .cwd = "/etc"}, &ended));
     expect_stage(GUEST_STAGE_EXEC, EACCES);
     const char *const none[] = {NULL};
