@@ -53,7 +53,7 @@ struct guest_setup {
     char state_dir[GUEST_PATH_MAX]; /* absolute */
     char base_dir[GUEST_PATH_MAX];  /* lower of every computer: the toolbox skeleton, or --rootfs */
 };
-/* The host's /usr is bound read-only (/bin, /sbin, /lib* too where they are no links), /usr/local/etc hidden. */
+/* The host's /usr is bound read-only (and /bin, /sbin, /lib* if they are no links), /usr/local/etc hidden. */
 #define GUEST_ROOT_TOOLBOX (1U << 0)
 /* No overlay: FOLDER/root holds the whole writable root (the server filled it). */
 #define GUEST_ROOT_PLAIN (1U << 1)

@@ -119,7 +119,7 @@ static void test_a_group_that_can_not_be_joined_is_told(void **state)
     computer_end(&computer);
 }
 
-static void test_a_frozen_pids_limit_is_a_failure_to_fork(void **state)
+static void test_a_reached_pids_limit_is_a_failure_to_fork(void **state)
 {
     if (!have_cgroup2())
         skip();
@@ -224,7 +224,7 @@ int main(void)
         cmocka_unit_test(test_a_command_is_born_in_its_group),
         cmocka_unit_test(test_a_command_may_join_its_group),
         cmocka_unit_test(test_a_group_that_can_not_be_joined_is_told),
-        cmocka_unit_test(test_a_frozen_pids_limit_is_a_failure_to_fork),
+        cmocka_unit_test(test_a_reached_pids_limit_is_a_failure_to_fork),
         cmocka_unit_test(test_a_reaper_ends_its_family_and_no_other),
         cmocka_unit_test(test_a_reaper_ends_a_fork_bomb),
         cmocka_unit_test(test_a_reaper_lists_what_stays),
