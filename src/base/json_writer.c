@@ -34,7 +34,7 @@ static bool is_plain_ascii(unsigned char c)
     return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
 }
 
-/* Length of what needs no escape at the front: plain ASCII and well-formed characters. */
+/* How many bytes at the front need no escape: plain ASCII and well-formed characters. */
 static size_t plain_run(const unsigned char *p, size_t n)
 {
     size_t i = 0;
@@ -54,7 +54,7 @@ static size_t plain_run(const unsigned char *p, size_t n)
     return i;
 }
 
-/* The escaped form of what stopped plain_run(); *ret_used: how many bytes of the input it stands for. */
+/* The escaped form of what is at the front, 0 if that needs none; *ret_used: how many bytes it stands for. */
 static size_t escape_one(const unsigned char *p, size_t n, unsigned times, char ret[ESCAPED_MAX],
                          size_t *ret_used)
 {
@@ -64,11 +64,13 @@ static size_t escape_one(const unsigned char *p, size_t n, unsigned times, char 
     unsigned char c = *p;
     size_t len = 0;
     *ret_used = 1;
+    if (is_plain_ascii(c))
+        return 0;
     if (c >= 0x80) {
         bool valid;
         *ret_used = utf8_next(p, n, &valid);
         memcpy(ret, REPLACEMENT, 3);
-        return 3;
+        return valid ? 0 : 3;
     }
     /* The backslash of the escape, itself escaped when inside a string. */
     for (unsigned i = 0; i < times; i++)
@@ -102,12 +104,12 @@ static void append_escaped(struct json_writer *w, const void *bytes, size_t n, u
 
         /* Whatever needs escapes tends to come in runs, so these are gathered before they are appended. */
         char batch[64 * ESCAPED_MAX];
-        size_t len = 0;
-        while (n > 0 && len + ESCAPED_MAX <= sizeof(batch) && !is_plain_ascii(*p)) {
-            size_t used;
-            if (*p >= 0x80 && plain_run(p, n) > 0)
+        size_t len = 0, used;
+        while (n > 0 && len + ESCAPED_MAX <= sizeof(batch)) {
+            size_t escaped = escape_one(p, n, times, batch + len, &used);
+            if (escaped == 0)
                 break;
-            len += escape_one(p, n, times, batch + len, &used);
+            len += escaped;
             p += used;
             n -= used;
         }

@@ -14,5 +14,5 @@ void *map_get(const struct map *m, const char *key);
 int map_put(struct map *m, const char *key, void *value);
 void *map_remove(struct map *m, const char *key); /* the value, or NULL */
 /* Iterates in no order: start with *cursor = 0, ends with false. Removing the current entry is allowed,
- * adding is not. */
+ * adding is not. ret_key and ret_value may be NULL. */
 bool map_next(const struct map *m, size_t *cursor, const char **ret_key, void **ret_value);
