@@ -325,10 +325,10 @@ void zygote_stop(struct zygote *zygote)
 
 /* --- computers --- */
 
-struct computer computer_begin(struct zygote *zygote, const char *name, uint32_t flags)
+static struct computer begin(struct zygote *zygote, const char *name, uint32_t flags, const char *v1_group)
 {
     static unsigned number;
-    struct computer computer = {.pidfd = -1, .next_id = 1};
+    struct computer computer = {.pidfd = -1, .next_id = 1, .v1_group = v1_group};
     struct guest_create create = {
         .type = GUEST_CREATE,
         .request = ++number,
@@ -338,7 +338,7 @@ struct computer computer_begin(struct zygote *zygote, const char *name, uint32_t
         .nofile = 1024,
         .shm_bytes = 1 << 20,
     };
-    int pair[2], fds[2];
+    int pair[2], fds[3];
     unsigned fd_count = 1;
     snprintf(create.hostname, sizeof(create.hostname), "%s", name);
     snprintf(create.folder, sizeof(create.folder), "%s", name);
@@ -350,6 +350,12 @@ struct computer computer_begin(struct zygote *zygote, const char *name, uint32_t
                  number);
         make_group(computer.group);
         fds[fd_count++] = check(open(computer.group, O_RDONLY | O_DIRECTORY | O_CLOEXEC), computer.group);
+    }
+    if (v1_group) {
+        char tasks[192];
+        join(tasks, sizeof(tasks), v1_group, "tasks");
+        create.v1_count = 1;
+        fds[fd_count++] = check(open(tasks, O_WRONLY | O_CLOEXEC), tasks);
     }
     send_packet(zygote->control, &create, sizeof(create), fds, fd_count);
     for (unsigned i = 0; i < fd_count; i++)
@@ -363,9 +369,20 @@ struct computer computer_begin(struct zygote *zygote, const char *name, uint32_t
     return computer;
 }
 
+struct computer computer_begin(struct zygote *zygote, const char *name, uint32_t flags)
+{
+    return begin(zygote, name, flags, NULL);
+}
+
 struct computer computer_make(struct zygote *zygote, const char *name, uint32_t flags)
 {
-    struct computer computer = computer_begin(zygote, name, flags);
+    return computer_make_in(zygote, name, flags, NULL);
+}
+
+struct computer computer_make_in(struct zygote *zygote, const char *name, uint32_t flags,
+                                 const char *v1_group)
+{
+    struct computer computer = begin(zygote, name, flags, v1_group);
     struct guest_ready ready;
     if (computer.error.stage[0])
         return computer;
@@ -391,6 +408,8 @@ void computer_end(struct computer *computer)
     }
     if (computer->group[0])
         group_remove(computer->group);
+    if (computer->v1_group && rmdir(computer->v1_group) < 0)
+        harness_die(computer->v1_group);
 }
 
 /* --- commands --- */

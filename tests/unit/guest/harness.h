@@ -24,7 +24,8 @@ struct computer {
     int pidfd, channel;
     pid_t pid;
     uint32_t next_id;
-    char group[128]; /* its cgroup2 folder, "" without */
+    char group[128];      /* its cgroup2 folder, "" without */
+    const char *v1_group; /* one of cgroup v1 that it joined; NULL without */
     struct guest_error error;
 };
 
@@ -58,7 +59,9 @@ struct zygote zygote_start(uint32_t root_flags);
 void zygote_stop(struct zygote *zygote); /* closes the control socket, waits, removes the folders */
 /* Without waiting for GUEST_READY: error is of the reply. */
 struct computer computer_begin(struct zygote *zygote, const char *name, uint32_t flags);
-/* Complete; error.stage "" if it is. */
+/* Complete; error.stage "" if it is. The v1 group, if any, is removed with it. */
+struct computer computer_make_in(struct zygote *zygote, const char *name, uint32_t flags,
+                                 const char *v1_group);
 struct computer computer_make(struct zygote *zygote, const char *name, uint32_t flags);
 void computer_end(struct computer *computer); /* closes the channel, waits for its end */
 bool computer_gone_within(const struct computer *computer, int milliseconds);

@@ -3,11 +3,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -119,20 +121,44 @@ static void test_a_group_that_can_not_be_joined_is_told(void **state)
     computer_end(&computer);
 }
 
+static void expect_no_fork(struct computer *computer, const char *group)
+{
+    group_write(group, "pids.max", "1");
+    assert_true(shell_run(computer, "true", &ended));
+    assert_int_equal(ended.record.stage, GUEST_STAGE_FORK);
+    assert_int_equal(ended.record.sys, EAGAIN);
+    group_write(group, "pids.max", "max");
+    assert_true(shell_run(computer, "exit 3", &ended));
+    assert_int_equal(WEXITSTATUS(ended.record.wait_status), 3);
+}
+
 static void test_a_reached_pids_limit_is_a_failure_to_fork(void **state)
 {
+    char path[192];
     if (!have_cgroup2())
         skip();
-    char path[192];
     struct computer computer = computer_make(&zygote, "pids", GUEST_HAS_CGROUP2);
     snprintf(path, sizeof(path), "%s/pids.max", computer.group);
-    if (access(path, W_OK) < 0) {
-        computer_end(&computer);
+    bool limited = access(path, W_OK) == 0;
+    if (limited)
+        expect_no_fork(&computer, computer.group);
+    computer_end(&computer);
+    if (!limited)
         skip();
-    }
-    group_write(computer.group, "pids.max", "1");
-    assert_true(shell_run(&computer, "true", &ended));
-    assert_int_equal(ended.record.stage, GUEST_STAGE_FORK);
+}
+
+static void test_groups_of_version_1_are_joined(void **state)
+{
+    char group[96];
+    snprintf(group, sizeof(group), "/sys/fs/cgroup/pids/guest-test-%d", getpid());
+    if (access("/sys/fs/cgroup/pids/tasks", W_OK) < 0)
+        skip();
+    assert_int_equal(mkdir(group, 0755), 0);
+    struct computer computer = computer_make_in(&zygote, "v1", GUEST_SCOPE_REAPER, group);
+    assert_string_equal(computer.error.stage, "");
+    assert_true(shell_run(&computer, "grep pids /proc/self/cgroup | cut -d: -f3", &ended));
+    assert_string_equal(ended.out, "/\n"); /* as its own cgroup namespace shows it */
+    expect_no_fork(&computer, group);
     computer_end(&computer);
 }
 
@@ -225,6 +251,7 @@ int main(void)
         cmocka_unit_test(test_a_command_may_join_its_group),
         cmocka_unit_test(test_a_group_that_can_not_be_joined_is_told),
         cmocka_unit_test(test_a_reached_pids_limit_is_a_failure_to_fork),
+        cmocka_unit_test(test_groups_of_version_1_are_joined),
         cmocka_unit_test(test_a_reaper_ends_its_family_and_no_other),
         cmocka_unit_test(test_a_reaper_ends_a_fork_bomb),
         cmocka_unit_test(test_a_reaper_lists_what_stays),
