@@ -108,7 +108,7 @@ static int fill_root(const struct guest_setup *setup, int state, int base, struc
     /* A computer may mount its own /proc only where a complete one is already to be seen. */
     if (mkdir("proc", 0755) < 0 || mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
         return report(err, "mount proc");
-    if (mkdir("lower", 0755) < 0 || mkdir("empty", 0755) < 0 ||
+    if (mkdir("lower", 0755) < 0 || mkdir("mnt", 0755) < 0 || mkdir("empty", 0755) < 0 ||
         mount("empty", "empty", NULL, MS_BIND, NULL) < 0 ||
         mount(NULL, "empty", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
               NULL) < 0)

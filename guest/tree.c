@@ -35,9 +35,9 @@ static int mount_overlay(unsigned slot, struct guest_error *err)
 {
     char options[96];
     snprintf(options, sizeof(options), "lowerdir=/lower/%u,upperdir=upper,workdir=work,userxattr", slot);
-    if (mount("overlay", "mnt", "overlay", MS_NODEV | MS_NOSUID, options) < 0)
+    if (mount("overlay", "/mnt", "overlay", MS_NODEV | MS_NOSUID, options) < 0)
         return report(err, "mount overlay");
-    if (chdir("mnt") < 0)
+    if (chdir("/mnt") < 0)
         return report(err, "enter root");
     return 0;
 }

@@ -71,7 +71,7 @@ struct guest_create {
     uint32_t nofile;    /* RLIMIT_NOFILE */
     uint64_t shm_bytes; /* size of /dev/shm */
     char hostname[65];
-    /* Beneath state_dir; holds upper, work, mnt (or root); 0700, owned by id_base. */
+    /* Beneath state_dir; holds upper and work (or root); 0700, owned by id_base. */
     char folder[GUEST_PATH_MAX];
 };
 #define GUEST_HAS_CGROUP2 (1U << 0)

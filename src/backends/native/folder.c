@@ -43,7 +43,7 @@ int folder_make(const char *folder, uint32_t id_base, const char *plain_from, st
         return make_owned(fd, "root", 0755, id_base, err) < 0
                    ? -1
                    : copy_tree(plain_from, fd, "root", id_base, err);
-    static const char *const names[] = {"upper", "work", "mnt"};
+    static const char *const names[] = {"upper", "work"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (make_owned(fd, names[i], 0755, id_base, err) < 0)
             return -1;
@@ -53,7 +53,7 @@ int folder_make(const char *folder, uint32_t id_base, const char *plain_from, st
 int folder_check(const char *folder, bool plain, struct error *err)
 {
     struct stat st;
-    const char *const names[] = {plain ? "root" : "upper", plain ? "root" : "work", plain ? "root" : "mnt"};
+    const char *const names[] = {plain ? "root" : "upper", plain ? "root" : "work"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         _cleanup_(cleanup_free)
         char *path = xasprintf("%s/native/%s", folder, names[i]);

@@ -1,6 +1,6 @@
 /* What one native computer has on disk: FOLDER/native, 0700 and its root's, with
- *   upper, work, mnt   the writable layer, overlayfs' own scratch, the mount point; or
- *   root               the whole root, where overlayfs can't be used. */
+ *   upper, work   the writable layer, and overlayfs' own scratch; or
+ *   root          the whole root, where overlayfs can't be used. */
 #pragma once
 
 #include <stdbool.h>

@@ -233,7 +233,7 @@ static void own(const char *parent, const char *name)
 
 static void make_computer_folder(const struct zygote *zygote, const char *name)
 {
-    static const char *const inner[] = {"upper", "work", "mnt"};
+    static const char *const inner[] = {"upper", "work"};
     char state[96], folder[256];
     join(state, sizeof(state), zygote->folder, "state");
     join(folder, sizeof(folder), state, name);
