@@ -21,6 +21,8 @@
 #define CPU_PERIOD_US 100000
 #define CPU_QUOTA_MIN_US 1000 /* the kernel's */
 #define PAGE_SIZE_MAX 65536   /* the kernel rounds memory limits down to pages */
+#define MOVE_ROUNDS 8
+#define PIDS_MAX (1U << 20) /* of one cgroup.procs */
 #define REMOVE_TIMEOUT_NS (5 * NSEC_PER_SEC)
 
 const char *cgroup_limit_name(enum cgroup_limit limit)
@@ -78,10 +80,29 @@ static void give_up_on_version_2(struct cgroups *c, const char *what, int sys)
             give_up(&c->places[i], what, sys);
 }
 
+/* Moves the processes of a group, ours among them, to a leaf of it. One at a time, as the kernel wants it;
+ * what is forked meanwhile is met by the next round. */
+static int move_processes(const char *group, const char *leaf)
+{
+    _cleanup_(cleanup_free)
+    char *path = path_join(group, "cgroup.procs");
+    for (int round = 0; round < MOVE_ROUNDS; round++) {
+        _cleanup_(buf_done)
+        struct buf pids = BUF_INIT(PIDS_MAX);
+        if (file_read(AT_FDCWD, path, &pids, NULL) < 0 || pids.len == 0)
+            return 0;
+        char *save = NULL;
+        for (char *pid = strtok_r(pids.data, "\n", &save); pid; pid = strtok_r(NULL, "\n", &save))
+            if (write_file(leaf, "cgroup.procs", pid) < 0 && errno != ESRCH)
+                return -1;
+    }
+    return 0;
+}
+
 void cgroups_prepare(struct cgroups *c)
 {
     if (c->leaf &&
-        ((mkdir(c->leaf, 0755) < 0 && errno != EEXIST) || write_file(c->leaf, "cgroup.procs", "0") < 0))
+        ((mkdir(c->leaf, 0755) < 0 && errno != EEXIST) || move_processes(c->enable[0], c->leaf) < 0))
         give_up_on_version_2(c, "the server can't move to a group of its own", errno);
     for (size_t i = 0; i < ARRAY_LEN(c->enable) && c->enable[i]; i++) {
         int failed[CGROUP_LIMITS] = {0};

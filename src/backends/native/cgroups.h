@@ -4,16 +4,17 @@
  * there: its inner groups are what things are killed by. Limits are set in whichever hierarchy owns the
  * controller:
  *
- *   UNIFIED/mcp-sandbox-KEY            limits, where v2 owns the controller; pid 1 of the computer is born
- * there UNIFIED/mcp-sandbox-KEY/e0, e1 ..  one per running command (scope.h) V1/mcp-sandbox-KEY one limit
- * each, beneath the server's own v1 group, so that its limits hold too
+ *   UNIFIED/mcp-sandbox-KEY         limits, where v2 owns the controller; the computer's init is born there
+ *   UNIFIED/mcp-sandbox-KEY/e0, ..  one per running command (scope.h)
+ *   V1/mcp-sandbox-KEY              one limit each, beneath the server's own v1 group: its limits hold too
  *
  * The computer's v2 group passes no controller on, so it may hold a process beside its inner groups. Its
  * cgroup.procs and theirs belong to the computer's root: that lets init have commands born in them
  * (CLONE_INTO_CGROUP), and nothing inside can see these files.
  *
  * UNIFIED is the server's own group where it may put limits (a delegated one, or a container's), after it has
- * moved itself to the leaf UNIFIED/server; else, as root of the machine, a group of ours at the top. */
+ * moved itself, and whoever shares it, to the leaf UNIFIED/server: only a group without processes may pass
+ * controllers on. Else, as root of the machine, it is a group of ours at the top. */
 #pragma once
 
 #include <jansson.h>
@@ -51,7 +52,7 @@ struct cgroup_values {
 
 /* Reads only. */
 int cgroups_detect(const struct cgroup_files *files, struct cgroups *ret, struct error *err);
-/* Makes it so: moves the server to the leaf, makes the shared group, passes on the controllers. What can't be
+/* Makes it so: moves processes to the leaf, makes the shared group, passes on the controllers. What can't be
  * had turns into version 0 with the reason. Again and again is fine. */
 void cgroups_prepare(struct cgroups *c);
 /* Does without v2 groups from now on, and without the limits that they would hold. */
