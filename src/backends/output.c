@@ -69,8 +69,7 @@ static int ring_grow(struct ring *r, size_t need, size_t max)
     return 0;
 }
 
-/* Without memory the ring is emptied: what it held counts as omitted, and there is no gap in what it holds
- * next. */
+/* Without memory the ring is emptied: what it held counts as omitted, and what it holds next has no gap. */
 static void ring_append(struct ring *r, const char *bytes, size_t n, size_t max)
 {
     if (n == 0)

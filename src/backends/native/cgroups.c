@@ -59,8 +59,7 @@ static int write_file(const char *group, const char *name, const char *text)
     return -1;
 }
 
-/* Makes a group, if need be, and has it pass on the controllers; tells per limit, by errno, which it can't.
- */
+/* Makes a group, if need be, and has it pass on the controllers; tells by errno which it can't. */
 static void open_group(const struct cgroups *c, const char *group, int failed[CGROUP_LIMITS])
 {
     int made = mkdir(group, 0755) < 0 && errno != EEXIST ? errno : 0;
@@ -139,8 +138,7 @@ void cgroups_done(struct cgroups *c)
     *c = (struct cgroups){0};
 }
 
-/* Sets one file, then reads it back: what the kernel holds is what counts. slack: how much less is the same.
- */
+/* Sets one file, then reads it back: what the kernel holds counts. slack: how much less is the same. */
 static int set_number(const char *group, const char *name, int64_t value, int64_t slack, struct error *err)
 {
     char text[32];
@@ -252,8 +250,7 @@ static int open_in(const char *group, const char *name, int flags, struct error 
     return fd;
 }
 
-/* Another server may have removed the shared group since we made it. What fails here shows when limits are
- * set. */
+/* Another server may have removed the shared group since. What fails here shows when limits are set. */
 static void reopen_shared(const struct cgroups *c)
 {
     for (size_t i = 0; i < ARRAY_LEN(c->enable) && c->enable[i]; i++) {

@@ -8,8 +8,7 @@
 
 #include "base/error.h"
 
-/* Makes it, empty, for a computer whose root is id_base. plain_from: fill `root` with a copy of that folder.
- */
+/* Makes it, empty, for a computer whose root is id_base. plain_from: fill `root` with a copy of it. */
 int folder_make(const char *folder, uint32_t id_base, const char *plain_from, struct error *err);
 /* ERR_GONE unless it is there, complete. */
 int folder_check(const char *folder, bool plain, struct error *err);

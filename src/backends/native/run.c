@@ -1,10 +1,10 @@
-/* One command, from the request to the result.
+/* One command, from the request to the result:
  *
- *   send      init starts it, with pipes of ours
- *   pump      read and write whatever is ready, until init's record of its end comes, or time is up, or
- * somebody cancels drain     after the record: what is in the pipes; for a short grace more, while background
- * processes hold them. Their end is never waited for end       instead, when it has to stop: kill its scope
- * until the record is there and the scope is empty
+ *   send   init starts it, with pipes of ours
+ *   pump   read and write whatever is ready, until init's record of its end comes, or it has to stop
+ *   drain  after the record: read what is in the pipes, and for a short grace more while background
+ *          processes hold them; their end is never waited for
+ *   end    if it has to stop: kill its scope until the record is there and the scope is empty
  *
  * One thread, no lock, nothing kept of it afterwards but the scope, if processes live on in it. */
 #include <errno.h>
@@ -124,8 +124,7 @@ static size_t read_what_is_there(struct run *r, size_t budget)
     return total;
 }
 
-/* Whoever is asked first and has gone then can't have written anything later: the order of the two questions
- * matters. */
+/* First who else holds on, then what is there: in this order nothing that the dead have written is missed. */
 static void drain(struct run *r)
 {
     int64_t deadline = clock_now() + DRAIN_GRACE_MS * NSEC_PER_MSEC;
