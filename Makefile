@@ -50,7 +50,8 @@ install: build ## Into $(DESTDIR)$(PREFIX): the binary, its two other names, doc
 	install -D -m 0755 $(BINARY) $(bindir)/$(NAME)
 	for name in $(ALIASES); do ln -sfn $(NAME) $(bindir)/$$name; done
 	install -d $(docdir) && install -m 0644 README.md SECURITY.md CHANGELOG.md LICENSE $(docdir)
-	for page in $(wildcard $(BUILD)/docs/*.1); do install -D -m 0644 -t $(mandir) $$page; done
+	@ninja -C $(BUILD) --quiet docs/$(NAME).1 >/dev/null 2>&1 || echo "without the manual page, which needs scdoc" >&2
+	for page in $(BUILD)/docs/*.1; do [ ! -e $$page ] || install -D -m 0644 -t $(mandir) $$page; done
 
 clean: ## Removes what was built and what the tests brought in
 	rm -rf $(BUILD) tests/node_modules
