@@ -2,10 +2,10 @@
  * belongs to the host's user namespace, so that with dumpable 0 all of /proc/1 is closed to the computer's
  * root.
  *
- * Setting up: wait until the zygote has mapped our ids; become root of them; build the tree; give up
- * privileges; say ready. Then one loop: requests from the channel, ended children from the signalfd, records
- * from reapers. When the server is gone, the channel's end or its pidfd says so, init exits, and the kernel
- * kills all that is left of the computer.
+ * Setting up: wait until the zygote has mapped our ids, and the server has made what we need; become root of
+ * those ids; build the tree; give up privileges; say ready. Then one loop: requests from the channel, ended
+ * children from the signalfd, records from reapers. When the server is gone, the channel's end or its pidfd
+ * says so, init exits, and the kernel kills all that is left of the computer.
  *
  * A command's record is written by init alone. Without reapers its process is our child; with
  * GUEST_SCOPE_REAPER our child is its reaper (reaper.c), which sends us the record first. */
@@ -13,12 +13,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -54,6 +52,7 @@ static struct {
     bool use_reapers;
     bool strays; /* processes of a killed reaper may live */
     int reports; /* init's end of FD_SYNC, with reapers; else -1 */
+    struct packet packet;
 } init = {.reports = -1};
 
 /* --- setting up --- */
@@ -62,9 +61,6 @@ static struct {
  * request. */
 static int take_descriptors(const struct init_start *start, struct guest_error *err)
 {
-    for (unsigned i = 0; i < start->create->v1_count; i++)
-        if (write(start->v1_tasks[i], "0", 1) < 0)
-            return report(err, "join group");
     if (dup3(start->sync, FD_SYNC, O_CLOEXEC) < 0 && errno != EINVAL)
         return report(err, "take sync");
     if (sys_close_range(FD_SYNC + 1, ~0U, 0) < 0)
@@ -84,20 +80,38 @@ static int leave_keyring(struct guest_error *err)
     return 0;
 }
 
+/* The first packet of the channel, with the v1 groups to join. */
+static int await_begin(struct guest_error *err)
+{
+    struct packet *packet = &init.packet;
+    if (packet_receive(FD_CHANNEL, packet, 0) <= 0)
+        return report_text(err, ECANCELED, "wait for server", "the server gave up");
+    if (request_type(packet->bytes, packet->size) != GUEST_BEGIN || packet->cut)
+        return report_text(err, EINVAL, "read request", "malformed begin");
+    for (unsigned i = 0; i < packet->fd_count; i++)
+        if (write(packet->fds[i], "0", 1) < 0)
+            return report(err, "join group");
+    packet_close_fds(packet);
+    return 0;
+}
+
+/* While we are still the host's root: it may search the folders above. */
+static int open_folder(const char *folder, struct guest_error *err)
+{
+    _cleanup_fd_ int state = open("/state", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const struct open_how how = {
+        .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+    };
+    int fd = sys_openat2(state, folder, &how);
+    return fd < 0 ? report(err, "open folder") : fd;
+}
+
 static int become_root(struct guest_error *err)
 {
     if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
         syscall(SYS_setresuid, 0, 0, 0) < 0)
         return report(err, "become root");
-    return 0;
-}
-
-static int raise_loopback(struct guest_error *err)
-{
-    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-    _cleanup_fd_ int socket_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (socket_fd < 0 || ioctl(socket_fd, SIOCSIFFLAGS, &request) < 0)
-        return report(err, "raise loopback");
     return 0;
 }
 
@@ -121,14 +135,17 @@ static int set_up(const struct init_start *start, struct guest_error *err)
         return -1;
     if (read(FD_SYNC, &go, 1) != 1)
         return report_text(err, ECANCELED, "wait for zygote", "the zygote gave up");
-    if (become_root(err) < 0)
+    if (await_begin(err) < 0)
         return -1;
+    _cleanup_fd_ int folder = open_folder(start->create->folder, err);
+    if (folder < 0 || become_root(err) < 0)
+        return -1;
+    if (fchdir(folder) < 0) /* it is ours alone: 0700 */
+        return report(err, "enter folder");
     if (unshare(CLONE_NEWNS | CLONE_NEWCGROUP) < 0)
         return report(err, "unshare");
     close(FD_SYNC);
     if (tree_make(start->root_flags, start->slot, start->create->shm_bytes, err) < 0)
-        return -1;
-    if (raise_loopback(err) < 0)
         return -1;
     if (sethostname(start->create->hostname, strlen(start->create->hostname)) < 0)
         return report(err, "set hostname");
@@ -283,26 +300,26 @@ static void handle_open(struct packet *packet)
 
 static void handle_request(void)
 {
-    static struct packet packet;
-    int received = packet_receive(FD_CHANNEL, &packet, MSG_DONTWAIT);
+    struct packet *packet = &init.packet;
+    int received = packet_receive(FD_CHANNEL, packet, MSG_DONTWAIT);
     if (received == 0)
         _exit(0);
     if (received < 0)
         return;
-    switch (request_type(packet.bytes, packet.size)) {
+    switch (request_type(packet->bytes, packet->size)) {
     case GUEST_EXEC:
-        handle_exec(&packet);
+        handle_exec(packet);
         break;
     case GUEST_KILL:
-        handle_kill((const void *)packet.bytes);
+        handle_kill((const void *)packet->bytes);
         break;
     case GUEST_OPEN:
-        handle_open(&packet);
+        handle_open(packet);
         break;
     default: /* nothing that we know, and nobody to tell */
         break;
     }
-    packet_close_fds(&packet);
+    packet_close_fds(packet);
 }
 
 static void finish(struct running *running, const struct guest_exit *record)

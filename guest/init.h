@@ -15,7 +15,6 @@ enum {
 
 struct init_start {
     const struct guest_create *create;
-    const int *v1_tasks; /* create->v1_count of them */
     uint32_t root_flags; /* GUEST_ROOT_* */
     unsigned slot;       /* of the lower */
     int channel;
@@ -23,5 +22,5 @@ struct init_start {
                  the mounts */
 };
 
-/* In the process just cloned, with the computer's folder as working directory. */
+/* In the process just cloned. */
 _Noreturn void init_run(const struct init_start *start);

@@ -25,12 +25,11 @@
 
 #define BIT(n) (UINT64_C(1) << (n))
 
-/* What Debian's packages, su, chroot and a service on port 80 need. Each counts only within the computer's
+/* What Debian's packages, su and chroot need. Each counts only within the computer's
  * own user namespace. */
-static const uint64_t kept_capabilities = BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_FOWNER) |
-                                          BIT(CAP_FSETID) | BIT(CAP_KILL) | BIT(CAP_SETGID) |
-                                          BIT(CAP_SETUID) | BIT(CAP_SETPCAP) | BIT(CAP_NET_BIND_SERVICE) |
-                                          BIT(CAP_SYS_CHROOT) | BIT(CAP_SETFCAP);
+static const uint64_t kept_capabilities =
+    BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_FOWNER) | BIT(CAP_FSETID) | BIT(CAP_KILL) |
+    BIT(CAP_SETGID) | BIT(CAP_SETUID) | BIT(CAP_SETPCAP) | BIT(CAP_SYS_CHROOT) | BIT(CAP_SETFCAP);
 
 static uint64_t token[2];
 

@@ -29,7 +29,7 @@
 struct process {
     pid_t pid, parent;
     char state;
-    bool ours, kept;
+    bool ours;
 };
 
 static struct process processes[PROCESSES_MAX];
@@ -51,19 +51,6 @@ static bool read_process(const char *name, struct process *ret)
     return behind_name && sscanf(behind_name, ") %c %d", &ret->state, &ret->parent) == 2;
 }
 
-static void list_processes(void)
-{
-    process_count = 0;
-    DIR *proc = opendir("/proc");
-    if (!proc)
-        return;
-    for (struct dirent *entry; process_count < PROCESSES_MAX && (entry = readdir(proc));)
-        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
-            read_process(entry->d_name, &processes[process_count]))
-            process_count++;
-    closedir(proc);
-}
-
 static int compare_pids(const void *a, const void *b)
 {
     return *(const pid_t *)a - ((const struct process *)b)->pid;
@@ -75,61 +62,78 @@ static struct process *find_process(pid_t pid)
     return bsearch(&pid, processes, process_count, sizeof(processes[0]), compare_pids);
 }
 
-static bool claim(struct process *process, pid_t root)
-{
-    if (process->ours || process->kept)
-        return false;
-    const struct process *parent = find_process(process->parent);
-    process->ours = process->parent == root || (parent && parent->ours);
-    return process->ours;
-}
-
-/* Marks the living descendants of root. One round does, but where numbers have wrapped round. */
-static void mark_descendants(pid_t root, const pid_t *kept, unsigned kept_count)
-{
-    list_processes();
-    for (unsigned i = 0; i < kept_count; i++) {
-        struct process *process = find_process(kept[i]);
-        if (process)
-            process->kept = true;
-    }
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (unsigned i = 0; i < process_count; i++)
-            changed |= claim(&processes[i], root);
-    }
-}
-
 static bool alive(const struct process *process)
 {
     return process->ours && process->state != 'Z' && process->state != 'X';
 }
 
-/* Sends a signal to all that are marked; returns how many of them still ran. */
-static unsigned signal_marked(int number)
+/* What a walk is for. */
+struct walk {
+    pid_t root;
+    const pid_t *kept; /* not these, and nothing beneath them */
+    unsigned kept_count;
+    int signal;       /* to be sent to each that is found; 0: none */
+    unsigned running; /* how many of those still ran */
+};
+
+static bool is_kept(const struct walk *walk, pid_t pid)
 {
-    unsigned running = 0;
-    for (unsigned i = 0; i < process_count; i++) {
-        if (!alive(&processes[i]))
-            continue;
-        kill(processes[i].pid, number);
-        running += processes[i].state != 'T';
+    for (unsigned i = 0; i < walk->kept_count; i++)
+        if (walk->kept[i] == pid)
+            return true;
+    return false;
+}
+
+/* If its parent is ours, so is it. The signal goes out at once: a process that flees, by forking and exiting,
+ * over and over, would not be there any more at the end of the walk. */
+static bool claim(struct process *process, struct walk *walk)
+{
+    if (process->ours || is_kept(walk, process->pid))
+        return false;
+    const struct process *parent = find_process(process->parent);
+    process->ours = process->parent == walk->root || (parent && parent->ours);
+    if (alive(process) && walk->signal) {
+        kill(process->pid, walk->signal);
+        walk->running += process->state != 'T';
     }
-    return running;
+    return process->ours;
+}
+
+/* Marks the descendants of root. Children mostly follow their parents; where numbers have wrapped round, it
+ * takes more rounds. */
+static void take_walk(struct walk *walk)
+{
+    process_count = 0;
+    DIR *proc = opendir("/proc");
+    if (!proc)
+        return;
+    for (struct dirent *entry; process_count < PROCESSES_MAX && (entry = readdir(proc));)
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
+            read_process(entry->d_name, &processes[process_count]))
+            claim(&processes[process_count++], walk);
+    closedir(proc);
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (unsigned i = 0; i < process_count; i++)
+            changed |= claim(&processes[i], walk);
+    }
 }
 
 bool reaper_kill_beneath(pid_t root, const pid_t *kept, unsigned kept_count)
 {
     for (unsigned round = 0; round < STOP_ROUNDS; round++) {
-        mark_descendants(root, kept, kept_count);
-        if (signal_marked(SIGSTOP) == 0)
+        struct walk stop = {.root = root, .kept = kept, .kept_count = kept_count, .signal = SIGSTOP};
+        take_walk(&stop);
+        if (stop.running == 0)
             break;
     }
-    signal_marked(SIGKILL);
-    for (unsigned i = 0; i < process_count; i++)
-        if (processes[i].ours)
-            return true;
-    return false;
+    bool any = false;
+    for (unsigned i = 0; i < process_count; i++) {
+        if (alive(&processes[i]))
+            kill(processes[i].pid, SIGKILL);
+        any |= processes[i].ours;
+    }
+    return any;
 }
 
 /* --- watching --- */
@@ -149,7 +153,7 @@ void reaper_fill_record(struct guest_exit *record, int wait_status, const struct
 
 static void fill_background(struct guest_exit *record)
 {
-    mark_descendants(getpid(), NULL, 0);
+    take_walk(&(struct walk){.root = getpid()});
     for (unsigned i = 0; i < process_count; i++) {
         if (!alive(&processes[i]))
             continue;
@@ -166,9 +170,10 @@ static void send_record(int reports, const struct guest_exit *record)
         continue;
 }
 
-/* Ends the reaper with the last child. */
-static void reap(int reports, pid_t command, struct guest_exit *record)
+/* Ends the reaper with the last child. If it kills, the record says that all is gone, so it comes last. */
+static void reap(int reports, pid_t command, struct guest_exit *record, bool killing)
 {
+    static bool ended, told;
     int wait_status;
     struct rusage usage;
     pid_t pid;
@@ -176,10 +181,15 @@ static void reap(int reports, pid_t command, struct guest_exit *record)
         if (pid != command)
             continue;
         reaper_fill_record(record, wait_status, &usage);
+        ended = true;
+    }
+    const bool last = pid < 0 && errno == ECHILD;
+    if (ended && !told && (last || !killing)) {
         fill_background(record);
         send_record(reports, record);
+        told = true;
     }
-    if (pid < 0 && errno == ECHILD)
+    if (last)
         _exit(0);
 }
 
@@ -216,7 +226,7 @@ static _Noreturn void watch(int reports, const struct launch *launch, uint32_t i
         if (poll(&polled, 1, -1) < 0)
             continue;
         killing |= told_to_kill();
-        reap(reports, command, &record);
+        reap(reports, command, &record, killing);
         if (killing)
             reaper_kill_beneath(getpid(), NULL, 0);
     }

@@ -12,7 +12,7 @@ uint32_t request_type(const void *bytes, size_t size)
     static const size_t sizes[] = {
         [GUEST_SETUP] = sizeof(struct guest_setup), [GUEST_CREATE] = sizeof(struct guest_create),
         [GUEST_EXEC] = sizeof(struct guest_exec),   [GUEST_KILL] = sizeof(struct guest_kill),
-        [GUEST_OPEN] = sizeof(struct guest_open),
+        [GUEST_OPEN] = sizeof(struct guest_open),   [GUEST_BEGIN] = sizeof(struct guest_begin),
     };
     uint32_t type;
     if (size < sizeof(type))
@@ -38,8 +38,8 @@ bool request_setup_ok(const struct guest_setup *setup, unsigned fd_count)
 bool request_create_ok(const struct guest_create *create, unsigned fd_count)
 {
     unsigned cgroup2 = create->flags & GUEST_HAS_CGROUP2 ? 1 : 0;
-    return create->v1_count < GUEST_FDS_MAX && fd_count == 1 + cgroup2 + create->v1_count &&
-           create->id_base > 0 && create->id_count > 0 && create->id_count <= UINT32_MAX - create->id_base &&
+    return fd_count == 1 + cgroup2 && create->id_base > 0 && create->id_count > 0 &&
+           create->id_count <= UINT32_MAX - create->id_base &&
            ended(create->hostname, sizeof(create->hostname)) &&
            ended(create->folder, sizeof(create->folder)) && create->folder[0] && create->folder[0] != '/';
 }

@@ -35,6 +35,7 @@ enum guest_type {
     GUEST_EXEC = 5,  /* server -> init; answered on the status pipe */
     GUEST_KILL = 6,  /* server -> init: end all of an exec (only with GUEST_SCOPE_REAPER) */
     GUEST_OPEN = 7,  /* server -> init: make a new file; answered on the socket passed with it */
+    GUEST_BEGIN = 8, /* server -> init, first: all that it needs is there */
 };
 
 /* A step that failed, as a record, so that a failure deep inside arrives as a normal error. */
@@ -59,17 +60,14 @@ struct guest_setup {
 #define GUEST_ROOT_PLAIN (1U << 1)
 
 /* Descriptors: [0] init's end of the channel, [1] the cgroup2 folder that init is born in, if
- * GUEST_HAS_CGROUP2, then v1_count files `tasks` of v1 groups, open for writing. Init writes "0" to each
- * before it runs anything, while it has one thread and the host's root. (`cgroup.procs` would do too, but
- * each write to it waits for a grace period of the kernel's RCU, 6 ms and more when idle.) */
+ * GUEST_HAS_CGROUP2. The folder need not be there before GUEST_BEGIN. */
 struct guest_create {
     uint32_t type;
     uint32_t request; /* echoed in the reply */
     uint32_t flags;
     uint32_t id_base, id_count; /* user and group ids of the host that are 0 .. in the computer */
-    uint32_t v1_count;
-    uint32_t nofile;    /* RLIMIT_NOFILE */
-    uint64_t shm_bytes; /* size of /dev/shm */
+    uint32_t nofile;            /* RLIMIT_NOFILE */
+    uint64_t shm_bytes;         /* size of /dev/shm */
     char hostname[65];
     /* Beneath state_dir; holds upper and work (or root); 0700, owned by id_base. */
     char folder[GUEST_PATH_MAX];
@@ -83,6 +81,15 @@ struct guest_reply {
     uint32_t request;
     int32_t pid; /* of init, as the zygote sees it */
     struct guest_error error;
+};
+
+/* What takes the server time, folders and groups, is made while the kernel makes the namespaces: init waits
+ * for this packet before it touches any. Descriptors: files `tasks` of v1 groups, open for writing. Init
+ * writes "0" to each before it runs anything, while it has one thread and the host's root. (`cgroup.procs`
+ * would do too, but each write to it waits for a grace period of the kernel's RCU, 6 ms and more when idle.)
+ */
+struct guest_begin {
+    uint32_t type;
 };
 
 struct guest_ready {

@@ -1,9 +1,11 @@
 /* The zygote is small, has one thread and does one thing: on request it clones a process that becomes a
- * computer's init. All namespaces but mount and cgroup are made by clone3, in one call with the pidfd and the
- * place in cgroup2. Then, while the child waits: map its ids, attach the base with ids shifted into its user
- * namespace; let it go. The child copies the zygote's mounts and says so by closing its end of the sync pair;
- * only then is the attached base taken away again. Meanwhile the zygote serves the next request: each
- * computer under way has a slot.
+ * computer's init. Its network namespace the child inherits: that is the dearest to make, so there is always
+ * a fresh one ahead (it belongs to the host's user namespace, so nobody inside is root of it). All others but
+ * mount and cgroup are made by clone3, in one call with the pidfd and the place in cgroup2. Then, while the
+ * child waits: map its ids, attach the base with ids shifted into its user namespace; let it go. The child
+ * copies the zygote's mounts and says so by closing its end of the sync pair; only then is the attached base
+ * taken away again, when there is time. Meanwhile the zygote serves the next request: each computer under way
+ * has a slot.
  *
  * It is the parent of all inits and reaps them; until then their numbers can't be reused, so it may kill by
  * number. If the server goes, it kills them. If it is killed itself, they live on: nothing ties an init to
@@ -12,11 +14,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -31,36 +35,22 @@
 #include "guest/template.h"
 
 #define SLOTS 64
+#define STALE_MAX 8
+#define DETACH_AFTER_MS 20
 #define INITS_MAX 16384
 #define GOODBYE_MS 2000 /* without a sign of progress */
 #define GOODBYE_STEP_MS 100
 
-/* A create's descriptors, by place in the packet. */
-struct passed {
-    int channel, cgroup2, v1[GUEST_FDS_MAX];
-};
-
 static struct {
     uint32_t root_flags;
+    bool network_is_fresh;
     int sync[SLOTS]; /* our end; -1: the slot is free */
+    uint64_t stale;  /* free slots whose lower is still attached, a bit each */
     pid_t inits[INITS_MAX];
     unsigned init_count;
 } zygote;
 
 /* --- making one computer --- */
-
-static int enter_folder(const char *folder, struct guest_error *err)
-{
-    _cleanup_fd_ int state = open("/state", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    const struct open_how how = {
-        .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-    };
-    _cleanup_fd_ int fd = sys_openat2(state, folder, &how);
-    if (fd < 0 || fchdir(fd) < 0)
-        return report(err, "enter folder");
-    return 0;
-}
 
 static int write_map(int process, const char *name, const struct guest_create *create,
                      struct guest_error *err)
@@ -91,17 +81,18 @@ static int prepare_child(pid_t pid, const struct guest_create *create, unsigned 
     return template_attach_lower(slot, user_namespace, err);
 }
 
-static pid_t clone_init(const struct guest_create *create, const struct passed *passed, unsigned slot,
-                        int child_sync, int *ret_pidfd)
+/* fds: as of the packet. */
+static pid_t clone_init(const struct guest_create *create, const int *fds, unsigned slot, int child_sync,
+                        int *ret_pidfd)
 {
     struct clone_args args = {
-        .flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD,
+        .flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD,
         .pidfd = (uintptr_t)ret_pidfd,
         .exit_signal = SIGCHLD,
     };
-    if (passed->cgroup2 >= 0) {
+    if (create->flags & GUEST_HAS_CGROUP2) {
         args.flags |= CLONE_INTO_CGROUP;
-        args.cgroup = (unsigned)passed->cgroup2;
+        args.cgroup = (unsigned)fds[1];
     }
     pid_t pid = sys_clone3(&args);
     if (pid != 0)
@@ -109,12 +100,20 @@ static pid_t clone_init(const struct guest_create *create, const struct passed *
     close(zygote.sync[slot]);
     init_run(&(struct init_start){
         .create = create,
-        .v1_tasks = passed->v1,
         .root_flags = zygote.root_flags,
         .slot = slot,
-        .channel = passed->channel,
+        .channel = fds[0],
         .sync = child_sync,
     });
+}
+
+/* Taking a mount away makes the kernel interrupt every CPU: not while a computer is being made. */
+static void detach_stale(void)
+{
+    for (unsigned i = 0; i < SLOTS; i++)
+        if (zygote.stale >> i & 1)
+            template_detach_lower(i);
+    zygote.stale = 0;
 }
 
 static void free_slot(unsigned slot)
@@ -122,27 +121,55 @@ static void free_slot(unsigned slot)
     close(zygote.sync[slot]);
     zygote.sync[slot] = -1;
     if (!(zygote.root_flags & GUEST_ROOT_PLAIN))
-        template_detach_lower(slot);
+        zygote.stale |= UINT64_C(1) << slot;
+    if (__builtin_popcountll(zygote.stale) >= STALE_MAX)
+        detach_stale();
 }
 
-static int make_computer(const struct guest_create *create, const struct passed *passed, unsigned slot,
-                         int *ret_pidfd, pid_t *ret_pid, struct guest_error *err)
+/* Without capabilities in this namespace, low ports have to be open to all. */
+static int open_ports(struct guest_error *err)
+{
+    _cleanup_fd_ int fd = open("/proc/sys/net/ipv4/ip_unprivileged_port_start", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, "0", 1) < 0)
+        return report(err, "open ports");
+    return 0;
+}
+
+static int refresh_network(struct guest_error *err)
+{
+    if (zygote.network_is_fresh)
+        return 0;
+    if (unshare(CLONE_NEWNET) < 0)
+        return report(err, "unshare network");
+    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+    _cleanup_fd_ int socket_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (socket_fd < 0 || ioctl(socket_fd, SIOCSIFFLAGS, &request) < 0)
+        return report(err, "raise loopback");
+    if (open_ports(err) < 0)
+        return -1;
+    zygote.network_is_fresh = true;
+    return 0;
+}
+
+static int make_computer(const struct guest_create *create, const int *fds, unsigned slot, int *ret_pidfd,
+                         pid_t *ret_pid, struct guest_error *err)
 {
     int pair[2];
     if (zygote.init_count == INITS_MAX)
         return report_text(err, EAGAIN, "count computers", "too many");
-    if (enter_folder(create->folder, err) < 0)
+    if (refresh_network(err) < 0)
         return -1;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return report(err, "make sync pair");
     zygote.sync[slot] = pair[0];
     _cleanup_fd_ int child_sync = pair[1];
-    pid_t pid = clone_init(create, passed, slot, child_sync, ret_pidfd);
+    pid_t pid = clone_init(create, fds, slot, child_sync, ret_pidfd);
     if (pid < 0) {
         report(err, "clone");
         free_slot(slot);
         return -1;
     }
+    zygote.network_is_fresh = false;
     zygote.inits[zygote.init_count++] = pid;
     if (prepare_child(pid, create, slot, err) < 0 || send(pair[0], "g", 1, MSG_NOSIGNAL) != 1) {
         if (!err->stage[0])
@@ -156,25 +183,15 @@ static int make_computer(const struct guest_create *create, const struct passed 
     return 0;
 }
 
+/* At most STALE_MAX of the free ones are stale. */
 static bool find_slot(unsigned *ret)
 {
     for (unsigned i = 0; i < SLOTS; i++) {
         *ret = i;
-        if (zygote.sync[i] < 0)
+        if (zygote.sync[i] < 0 && !(zygote.stale >> i & 1))
             return true;
     }
     return false;
-}
-
-static struct passed sort_descriptors(const struct guest_create *create, const struct packet *packet)
-{
-    unsigned next = 0;
-    struct passed passed = {.channel = packet->fds[next++], .cgroup2 = -1};
-    if (create->flags & GUEST_HAS_CGROUP2)
-        passed.cgroup2 = packet->fds[next++];
-    for (unsigned i = 0; i < create->v1_count; i++)
-        passed.v1[i] = packet->fds[next++];
-    return passed;
 }
 
 static void handle_create(const struct packet *packet)
@@ -185,16 +202,13 @@ static void handle_create(const struct packet *packet)
     unsigned slot;
     if (packet->cut || !request_create_ok(create, packet->fd_count) || !find_slot(&slot)) {
         report_text(&reply.error, EINVAL, "read request", "malformed create");
-    } else {
-        const struct passed passed = sort_descriptors(create, packet);
-        if (make_computer(create, &passed, slot, &pidfd, &reply.pid, &reply.error) < 0)
-            pidfd = -1;
-        if (chdir("/") < 0) /* don't pin a computer's folder */
-            report(&reply.error, "leave folder");
+    } else if (make_computer(create, packet->fds, slot, &pidfd, &reply.pid, &reply.error) < 0) {
+        pidfd = -1;
     }
     packet_send(GUEST_FD_CONTROL, &reply, sizeof(reply), pidfd, 0);
     if (pidfd >= 0)
         close(pidfd);
+    refresh_network(&(struct guest_error){}); /* for the next one; if it fails, that one will tell */
 }
 
 /* --- serving --- */
@@ -233,7 +247,10 @@ static int serve(struct packet *packet)
         polled[2] = (struct pollfd){.fd = GUEST_FD_CONTROL, .events = room ? POLLIN : 0};
         for (unsigned i = 0; i < SLOTS; i++)
             polled[3 + i] = (struct pollfd){.fd = zygote.sync[i]};
-        if (poll(polled, ARRAY_LEN(polled), -1) < 0)
+        int ready = poll(polled, ARRAY_LEN(polled), zygote.stale ? DETACH_AFTER_MS : -1);
+        if (ready == 0)
+            detach_stale();
+        if (ready <= 0)
             continue;
         if (polled[0].revents)
             return say_goodbye();

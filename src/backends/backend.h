@@ -105,8 +105,10 @@ struct backend_ops {
      * lost. */
     int (*attach)(struct backend *b, const struct computer_spec *spec, const json_t *data,
                   const struct wait *wait, struct instance **ret, struct error *err);
-    /* The backend's own part of the computer's record: all that attach and reap need. A new reference. Never
-     * blocks. */
+    /* The backend's own part of the computer's record, before and after create. plan: where what create makes
+     * will be found, all that reap needs; after probe. record: that, and what attach needs. A new reference.
+     * Never block. */
+    json_t *(*plan)(const struct backend *b, const struct computer_spec *spec);
     json_t *(*record)(const struct instance *i);
     /* 0 with ret set, or -1: ERR_GONE (ended by itself; message says why), ERR_CANCELLED and the token's
      * other codes, ERR_CWD_NOT_FOUND, ERR_SHELL_NOT_FOUND, ERR_UNAVAILABLE, ERR_INTERNAL. A timeout is a

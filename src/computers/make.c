@@ -63,13 +63,15 @@ static void describe_new(struct computer *c, const struct owner *self)
     memcpy(r->last_used, r->created_at, sizeof(r->last_used));
 }
 
-/* The record is written twice: before the backend makes anything, so that a reaper would know its key, and
- * after. 1: another server took the id meanwhile. */
+/* The record is written before the backend makes anything, so that a reaper would find it all; and again
+ * after, if somebody may want to attach one day. 1: another server took the id meanwhile. */
 static int make_new(struct computer *c, const struct owner *self, const struct wait *wait, struct error *err)
 {
     struct backend *b = c->computers->backend;
     struct error why = ERROR_INIT;
     describe_new(c, self);
+    const struct computer_spec plan_spec = spec_of(c);
+    c->record.data = b->ops->plan(b, &plan_spec);
     if (store_create(c->computers->dir, &c->record, &c->folder, &why) < 0)
         return why.code == ERR_EXISTS ? 1 : error_set(err, why.code, "%s", why.msg);
     const struct computer_spec spec = spec_of(c);
@@ -77,7 +79,10 @@ static int make_new(struct computer *c, const struct owner *self, const struct w
         store_remove(&c->folder, NULL);
         return -1;
     }
+    if (c->temporary)
+        return 0;
     c->record.ready = true;
+    json_decref(c->record.data);
     c->record.data = b->ops->record(c->instance);
     if (store_write(&c->folder, &c->record, err) < 0) {
         b->ops->remove(TAKE_PTR(c->instance), NULL);

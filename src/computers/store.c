@@ -46,24 +46,21 @@ bool store_is_debris(const char *name)
 /* ERR_NOT_FOUND: it has no parent. */
 static int make_folder(const char *path, struct error *err)
 {
-    if (mkdir(path, FOLDER_MODE) < 0) {
-        if (errno == ENOENT)
-            return error_set(err, ERR_NOT_FOUND, "there is no folder for '%s'", path);
-        return errno == EEXIST ? 0 : error_errno(err, ERR_INTERNAL, errno, "cannot make '%s'", path);
-    }
-    if (chmod(path, FOLDER_MODE) < 0) /* whatever the umask */
-        return error_errno(err, ERR_INTERNAL, errno, "cannot set the mode of '%s'", path);
-    return 0;
+    if (mkdir(path, FOLDER_MODE) == 0 || errno == EEXIST)
+        return 0;
+    if (errno == ENOENT)
+        return error_set(err, ERR_NOT_FOUND, "there is no folder for '%s'", path);
+    return error_errno(err, ERR_INTERNAL, errno, "cannot make '%s'", path);
 }
 
 /* DIR with those above it, and PARENT in it. */
 static int make_parents(const char *dir, const char *parent, struct error *err)
 {
-    if (dir_make(dir, FOLDER_MODE, err) < 0)
+    if (dir_make(dir, FOLDER_MODE, err) < 0 || make_folder(parent, err) < 0)
         return -1;
-    if (chmod(dir, FOLDER_MODE) < 0)
-        return error_errno(err, ERR_INTERNAL, errno, "cannot set the mode of '%s'", dir);
-    return make_folder(parent, err);
+    if (chmod(dir, FOLDER_MODE) < 0 || chmod(parent, FOLDER_MODE) < 0) /* whatever the umask */
+        return error_errno(err, ERR_INTERNAL, errno, "cannot set the mode of '%s'", parent);
+    return 0;
 }
 
 /* 0: locked, and still the folder at this path; 1: it was renamed or removed under us; -1: error. */
@@ -114,7 +111,7 @@ static int make_unborn(const char *parent, struct folder *ret, struct error *err
         int r = lock_folder(path, &lock, err);
         if (r == 0) {
             *ret = (struct folder){.path = TAKE_PTR(path), .lock = lock};
-            return 0;
+            return fchmod(lock, FOLDER_MODE); /* whatever the umask; it is our own */
         }
         /* The reaper was faster with the lock, and removes it: another name. Anything else is an error. */
         if (r < 0 && err->code != ERR_BUSY && err->code != ERR_NOT_FOUND)

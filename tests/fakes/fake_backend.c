@@ -514,6 +514,11 @@ static int fake_attach(struct backend *b, const struct computer_spec *spec, cons
     return 0;
 }
 
+static json_t *fake_plan(const struct backend *b, const struct computer_spec *spec)
+{
+    return json_pack("{s:b}", "fake", 1);
+}
+
 static json_t *fake_record(const struct instance *i)
 {
     return json_pack("{s:b}", "fake", 1);
@@ -592,6 +597,7 @@ static const struct backend_ops FAKE_OPS = {
     .describe = fake_describe,
     .create = fake_create,
     .attach = fake_attach,
+    .plan = fake_plan,
     .record = fake_record,
     .exec = fake_exec,
     .alive = fake_alive,

@@ -259,17 +259,18 @@ static void reopen_shared(const struct cgroups *c)
     }
 }
 
-static int create_unified(const struct cgroups *c, const char *key, uint32_t id_base,
-                          struct cgroup_birth *birth, struct error *err)
+int cgroup_begin(const struct cgroups *c, const char *key, uint32_t id_base, struct cgroup_birth *birth,
+                 struct error *err)
 {
     _cleanup_(cleanup_free)
     char *group = cgroup_unified(c, key);
     if (!group)
         return 0;
-    if (mkdir(group, 0755) < 0 && errno == ENOENT)
+    if (mkdir(group, 0755) < 0 && errno != EEXIST) {
         reopen_shared(c);
-    if (make_group(group, err) < 0)
-        return -1;
+        if (make_group(group, err) < 0)
+            return -1;
+    }
     birth->unified = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (birth->unified < 0 ||
         fchownat(birth->unified, "cgroup.procs", id_base, id_base, AT_SYMLINK_NOFOLLOW) < 0)
@@ -301,20 +302,12 @@ static int create_limit(const struct cgroups *c, enum cgroup_limit limit, const 
     return 0;
 }
 
-int cgroup_create(const struct cgroups *c, const char *key, uint32_t id_base,
-                  const struct cgroup_values *values, struct cgroup_birth *ret, struct error *err)
+int cgroup_limit(const struct cgroups *c, const char *key, const struct cgroup_values *values,
+                 struct cgroup_birth *birth, struct error *err)
 {
-    struct cgroup_birth birth = {.unified = -1, .oom = -1};
-    int failed = create_unified(c, key, id_base, &birth, err);
-    for (int i = 0; i < CGROUP_LIMITS && failed == 0; i++)
-        failed = create_limit(c, (enum cgroup_limit)i, key, values, &birth, err);
-    if (failed < 0) {
-        cgroup_birth_done(&birth);
-        fd_close(birth.oom);
-        cgroup_remove(c, key, NULL, NULL);
-        return -1;
-    }
-    *ret = birth;
+    for (int i = 0; i < CGROUP_LIMITS; i++)
+        if (create_limit(c, (enum cgroup_limit)i, key, values, birth, err) < 0)
+            return -1;
     return 0;
 }
 

@@ -69,9 +69,16 @@ struct cgroup_birth {
     unsigned v1_count;
     int oom; /* file that counts kills by the memory limit; -1: none. Kept by the computer */
 };
-/* Makes a computer's groups with their limits, and reads these back. On failure nothing is left. */
-int cgroup_create(const struct cgroups *c, const char *key, uint32_t id_base,
-                  const struct cgroup_values *values, struct cgroup_birth *ret, struct error *err);
+#define CGROUP_BIRTH_NONE                                                                                    \
+    {                                                                                                        \
+        .unified = -1, .oom = -1                                                                             \
+    }
+/* Makes a computer's groups in two steps: the v2 group, then the others and all limits, which are read back.
+ * What was made before a failure is left to cgroup_remove(). */
+int cgroup_begin(const struct cgroups *c, const char *key, uint32_t id_base, struct cgroup_birth *birth,
+                 struct error *err);
+int cgroup_limit(const struct cgroups *c, const char *key, const struct cgroup_values *values,
+                 struct cgroup_birth *birth, struct error *err);
 void cgroup_birth_done(struct cgroup_birth *b); /* not oom */
 
 /* Path of the computer's v2 group; NULL if there is none. malloced. */

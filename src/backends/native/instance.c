@@ -91,48 +91,71 @@ static int await_ready(struct native_instance *i, const struct wait *wait, struc
     return ready.error.stage[0] ? channel_failed(&ready.error, err) : 0;
 }
 
-static int give_birth(struct native_instance *i, struct zygote *zygote, struct cgroup_birth *birth,
-                      const struct wait *wait, struct error *err)
+/* Asks the zygote for the first process; what it needs but a group to be born in may come later. */
+static int conceive(struct native_instance *i, struct zygote *zygote, int group, const struct wait *wait,
+                    struct zygote_asker *asker, struct error *err)
 {
-    struct guest_create request = {.v1_count = birth->v1_count};
-    int pair[2], fds[GUEST_FDS_MAX];
-    size_t count = 0;
+    struct guest_create request = {.flags = i->reaper ? GUEST_SCOPE_REAPER : GUEST_HAS_CGROUP2};
+    int pair[2];
     if (fill_request(i, &request, err) < 0)
         return -1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, ERR_LIMIT, errno, "make a socket pair");
     i->channel = pair[0];
-    _cleanup_fd_ int far = pair[1];
-    fds[count++] = far;
-    if (birth->unified >= 0) {
-        request.flags |= GUEST_HAS_CGROUP2;
-        fds[count++] = birth->unified;
-    } else {
-        request.flags |= GUEST_SCOPE_REAPER;
-    }
-    for (unsigned v1 = 0; v1 < birth->v1_count; v1++)
-        fds[count++] = birth->v1_tasks[v1];
-    if (zygote_create(zygote, &request, fds, count, wait, &i->pid, &i->pidfd, err) < 0)
+    _cleanup_fd_ int far = pair[1]; /* not kept, so that init's end is the end of the channel */
+    const int fds[] = {far, group};
+    return zygote_ask(zygote, &request, fds, i->reaper ? 1 : 2, wait, asker, err);
+}
+
+/* What the kernel leaves us time for while it makes namespaces. */
+static int furnish(struct native_instance *i, bool is_new, struct cgroup_birth *birth,
+                   const struct wait *wait, struct error *err)
+{
+    struct native *n = i->native;
+    const struct guest_begin begin = {.type = GUEST_BEGIN};
+    if (is_new && folder_make(i->folder, i->id_base, i->plain ? n->toolbox.path : NULL, err) < 0)
         return -1;
-    far = fd_close(far); /* so that init's end is the end of the channel */
+    if (cgroup_limit(&n->cgroups, i->key, &n->limits, birth, err) < 0)
+        return -1;
+    if (channel_send(i->channel, &begin, sizeof(begin), NULL, 0, birth->v1_tasks, birth->v1_count, wait,
+                     err) < 0)
+        return error_prefix(err, "make the computer");
+    if (!i->reaper)
+        scopes_warm(&i->scopes);
+    return 0;
+}
+
+static int give_birth(struct native_instance *i, struct zygote *zygote, bool is_new,
+                      struct cgroup_birth *birth, const struct wait *wait, struct error *err)
+{
+    struct zygote_asker asker;
+    if (conceive(i, zygote, birth->unified, wait, &asker, err) < 0)
+        return -1;
+    if (furnish(i, is_new, birth, wait, err) < 0) {
+        i->channel = fd_close(i->channel); /* tells init to give up */
+        zygote_forget(zygote, &asker);
+        return -1;
+    }
+    if (zygote_await(zygote, &asker, wait, &i->pid, &i->pidfd, err) < 0)
+        return -1;
     i->start = clock_process_start(i->pid);
     return await_ready(i, wait, err);
 }
 
-static int start(struct native_instance *i, struct zygote *zygote, const struct wait *wait, struct error *err)
+static int start(struct native_instance *i, struct zygote *zygote, bool is_new, const struct wait *wait,
+                 struct error *err)
 {
-    struct native *n = i->native;
-    struct cgroup_birth birth;
-    if (cgroup_create(&n->cgroups, i->key, i->id_base, &n->limits, &birth, err) < 0)
-        return -1;
-    i->oom = birth.oom;
+    struct cgroup_birth birth = CGROUP_BIRTH_NONE;
+    int failed = cgroup_begin(&i->native->cgroups, i->key, i->id_base, &birth, err);
     if (birth.unified >= 0) {
         _cleanup_(cleanup_free)
-        char *group = cgroup_unified(&n->cgroups, i->key);
+        char *group = cgroup_unified(&i->native->cgroups, i->key);
         scopes_init(&i->scopes, group, i->id_base);
         i->reaper = false;
     }
-    int failed = give_birth(i, zygote, &birth, wait, err);
+    if (failed == 0)
+        failed = give_birth(i, zygote, is_new, &birth, wait, err);
+    i->oom = birth.oom;
     cgroup_birth_done(&birth);
     return failed;
 }
@@ -185,8 +208,7 @@ static int create_once(struct native *n, const struct computer_spec *spec, const
     if (!zygote || ids_take(n->machine.ids_file, spec->folder, &id_base, err) < 0)
         return -1;
     struct native_instance *i = instance_new(n, spec, id_base);
-    if (folder_make(spec->folder, id_base, i->plain ? n->toolbox.path : NULL, err) < 0 ||
-        start(i, zygote, wait, err) < 0) {
+    if (start(i, zygote, true, wait, err) < 0) {
         stop(i, NULL);
         remove_files(n, spec->folder, id_base, NULL);
         instance_free(i);
@@ -275,7 +297,7 @@ int instance_attach(struct backend *b, const struct computer_spec *spec, const j
     if (!zygote || end_remains(n, spec->key, data, err) < 0)
         return -1;
     struct native_instance *i = instance_new(n, spec, (uint32_t)id_base);
-    if (start(i, zygote, wait, err) < 0) {
+    if (start(i, zygote, false, wait, err) < 0) {
         if (err && err->code == ERR_UNSUPPORTED)
             err->code = ERR_UNAVAILABLE;
         stop(i, NULL);
@@ -297,10 +319,9 @@ static json_t *limit_record(const struct native *n, enum cgroup_limit limit, con
     return o;
 }
 
-json_t *instance_record(const struct instance *instance)
+json_t *instance_plan(const struct backend *b, const struct computer_spec *spec)
 {
-    const struct native_instance *i = instance_of(instance);
-    const struct native *n = i->native;
+    const struct native *n = (const struct native *)b;
     json_t *limits = json_object();
     json_object_set_new(limits, "memory",
                         limit_record(n, CGROUP_MEMORY, "bytes", json_integer(n->limits.memory_bytes)));
@@ -308,14 +329,21 @@ json_t *instance_record(const struct instance *instance)
     json_object_set_new(limits, "cpu", limit_record(n, CGROUP_CPU, "cpus", json_real(n->limits.cpus)));
 
     json_t *o = json_object();
+    json_object_set_new(o, "groups", cgroup_list(&n->cgroups, spec->key));
+    json_object_set_new(o, "limits", limits);
+    json_object_set_new(o, "network", json_string("none"));
+    return o;
+}
+
+json_t *instance_record(const struct instance *instance)
+{
+    const struct native_instance *i = instance_of(instance);
+    json_t *o = instance_plan(&i->native->base, &(struct computer_spec){.key = i->key});
     json_object_set_new(o, "id_base", json_integer(i->id_base));
     json_object_set_new(o, "root", json_string(i->plain ? "plain" : "overlay"));
     json_object_set_new(o, "pid", json_integer(i->pid));
     json_object_set_new(o, "start", json_integer((json_int_t)i->start));
     json_object_set_new(o, "boot_id", json_string(clock_boot_id()));
-    json_object_set_new(o, "groups", cgroup_list(&n->cgroups, i->key));
-    json_object_set_new(o, "limits", limits);
-    json_object_set_new(o, "network", json_string("none"));
     return o;
 }
 

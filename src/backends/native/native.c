@@ -211,6 +211,7 @@ static const struct backend_ops ops = {
     .describe = native_describe,
     .create = instance_create,
     .attach = instance_attach,
+    .plan = instance_plan,
     .record = instance_record,
     .exec = instance_exec,
     .alive = instance_alive,

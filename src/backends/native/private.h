@@ -84,6 +84,7 @@ int instance_create(struct backend *b, const struct computer_spec *spec, const s
                     struct instance **ret, struct error *err);
 int instance_attach(struct backend *b, const struct computer_spec *spec, const json_t *data,
                     const struct wait *wait, struct instance **ret, struct error *err);
+json_t *instance_plan(const struct backend *b, const struct computer_spec *spec);
 json_t *instance_record(const struct instance *i);
 bool instance_alive(const struct instance *i);
 void instance_kill(struct instance *i);

@@ -109,6 +109,13 @@ struct scope *scope_take(struct scopes *s, struct error *err)
     return scope ? scope : scope_new(s, number, err);
 }
 
+void scopes_warm(struct scopes *s)
+{
+    struct scope *scope = scope_take(s, NULL);
+    if (scope)
+        scope_give_back(s, scope);
+}
+
 /* Under the lock. Those that are still in use go to the end of the list, so that each gets its turn. */
 static void sweep_background(struct scopes *s)
 {

@@ -34,6 +34,8 @@ struct scopes {
 void scopes_init(struct scopes *s, const char *group, uint32_t id_base);
 void scopes_done(struct scopes *s); /* closes; the folders go with the computer's group */
 
+/* Makes the scope of the first command ahead of it; if that fails, the command will tell. */
+void scopes_warm(struct scopes *s);
 struct scope *scope_take(struct scopes *s, struct error *err);
 void scope_give_back(struct scopes *s, struct scope *scope);
 

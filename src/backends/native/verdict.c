@@ -83,7 +83,8 @@ static int no_process(const struct native_instance *i, int sys, struct error *er
 {
     if (sys == EAGAIN)
         return error_set(err, ERR_LIMIT,
-                         "the computer can't start another process: its limit is %lld; end some of them",
+                         "the computer can't start another process: its limit is %lld: wait for some of them "
+                         "to end, or use another computer",
                          (long long)i->native->limits.pids);
     return error_set(err, ERR_LIMIT, "the computer can't start another process: %s", strerror(sys));
 }

@@ -1,7 +1,7 @@
-/* Requests carry numbers, and each asker sends its own. The answers all come on one socket: one of the askers
- * reads it, hands to each other what is theirs, and passes the reading on when it leaves. No lock is held
- * while anything is waited for. An answer whose asker has given up names a computer that nobody wants: it is
- * killed. */
+/* Requests carry numbers, and each asker sends its own. The answers all come on one socket: one of those that
+ * wait reads it, hands to each other what is theirs, and passes the reading on when it leaves. No lock is
+ * held while anything is waited for. An answer whose asker has given up names a computer that nobody wants:
+ * it is killed. */
 #include "backends/native/zygote.h"
 
 #include <errno.h>
@@ -43,16 +43,7 @@ struct zygote {
     bool dead;
     uint32_t next_request;
     struct list askers;
-    struct asker *reader; /* which asker reads the socket; NULL: there is none at all */
-};
-
-struct asker {
-    struct list node;
-    uint32_t request;
-    bool done; /* reply and pidfd hold */
-    struct guest_reply reply;
-    int pidfd;
-    struct cancel *event; /* fired once, when done or made the reader: a descriptor to wait for */
+    struct zygote_asker *reader; /* which of those that wait reads the socket; NULL: none waits */
 };
 
 /* The guest program in memory, sealed: what runs is what we were built with, whatever is on disk. */
@@ -163,20 +154,22 @@ bool zygote_alive(struct zygote *z)
 }
 
 /* Under the lock. */
-static void enter(struct zygote *z, struct asker *a)
+static struct zygote_asker *find_waiting(const struct zygote *z)
 {
-    a->request = ++z->next_request;
-    list_append(&z->askers, &a->node);
-    if (!z->reader)
-        z->reader = a;
+    list_for_each (node, &z->askers) {
+        struct zygote_asker *a = list_entry(node, struct zygote_asker, node);
+        if (a->waits)
+            return a;
+    }
+    return NULL;
 }
 
-static void leave(struct zygote *z, struct asker *a)
+static void leave(struct zygote *z, struct zygote_asker *a)
 {
     pthread_mutex_lock(&z->lock);
     list_unlink(&a->node);
     if (z->reader == a) {
-        z->reader = list_empty(&z->askers) ? NULL : list_entry(z->askers.next, struct asker, node);
+        z->reader = find_waiting(z);
         if (z->reader)
             cancel_fire(z->reader->event, ERR_BUSY);
     }
@@ -188,7 +181,7 @@ static void leave(struct zygote *z, struct asker *a)
 static void hand_over(struct zygote *z, const struct guest_reply *reply, int pidfd)
 {
     list_for_each (node, &z->askers) {
-        struct asker *a = list_entry(node, struct asker, node);
+        struct zygote_asker *a = list_entry(node, struct zygote_asker, node);
         if (a->request != reply->request || a->done)
             continue;
         a->reply = *reply;
@@ -207,7 +200,7 @@ static void fail_all(struct zygote *z)
 {
     z->dead = true;
     list_for_each (node, &z->askers)
-        cancel_fire(list_entry(node, struct asker, node)->event, ERR_BUSY);
+        cancel_fire(list_entry(node, struct zygote_asker, node)->event, ERR_BUSY);
 }
 
 static void read_replies(struct zygote *z)
@@ -232,7 +225,7 @@ static void read_replies(struct zygote *z)
     }
 }
 
-static int await_reply(struct zygote *z, struct asker *a, const struct wait *wait, struct error *err)
+static int await_reply(struct zygote *z, struct zygote_asker *a, const struct wait *wait, struct error *err)
 {
     for (;;) {
         pthread_mutex_lock(&z->lock);
@@ -250,36 +243,56 @@ static int await_reply(struct zygote *z, struct asker *a, const struct wait *wai
     }
 }
 
-int zygote_create(struct zygote *z, struct guest_create *request, const int *fds, size_t fd_count,
-                  const struct wait *wait, pid_t *ret_pid, int *ret_pidfd, struct error *err)
+int zygote_ask(struct zygote *z, struct guest_create *request, const int *fds, size_t fd_count,
+               const struct wait *wait, struct zygote_asker *a, struct error *err)
+{
+    *a = (struct zygote_asker){.pidfd = -1, .event = cancel_new()};
+    pthread_mutex_lock(&z->lock);
+    a->request = ++z->next_request;
+    list_append(&z->askers, &a->node);
+    pthread_mutex_unlock(&z->lock);
+    request->type = GUEST_CREATE;
+    request->request = a->request;
+    if (channel_send(z->control, request, sizeof(*request), NULL, 0, fds, fd_count, wait, err) == 0)
+        return 0;
+    if (err && err->code == ERR_GONE)
+        error_set(err, ERR_UNAVAILABLE, "the zygote process has died; the next attempt starts a new one");
+    leave(z, a);
+    return -1;
+}
+
+int zygote_await(struct zygote *z, struct zygote_asker *a, const struct wait *wait, pid_t *ret_pid,
+                 int *ret_pidfd, struct error *err)
 {
     struct wait bounded = *wait;
     int64_t latest = clock_now() + CREATE_TIMEOUT_NS;
     bounded.deadline = bounded.deadline < latest ? bounded.deadline : latest;
-    struct asker a = {.pidfd = -1, .event = cancel_new()};
     pthread_mutex_lock(&z->lock);
-    enter(z, &a);
+    a->waits = true;
+    if (!z->reader)
+        z->reader = a;
     pthread_mutex_unlock(&z->lock);
-    request->type = GUEST_CREATE;
-    request->request = a.request;
-
-    int failed = channel_send(z->control, request, sizeof(*request), NULL, 0, fds, fd_count, &bounded, err);
-    if (failed < 0 && err && err->code == ERR_GONE)
-        error_set(err, ERR_UNAVAILABLE, "the zygote process has died; the next attempt starts a new one");
-    if (failed == 0)
-        failed = await_reply(z, &a, &bounded, err);
-    leave(z, &a);
-    _cleanup_fd_ int pidfd = a.pidfd;
+    int failed = await_reply(z, a, &bounded, err);
+    leave(z, a);
+    _cleanup_fd_ int pidfd = a->pidfd;
     if (failed < 0) {
         if (pidfd >= 0)
             pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
         return -1;
     }
-    if (a.reply.error.stage[0])
-        return channel_failed(&a.reply.error, err);
+    if (a->reply.error.stage[0])
+        return channel_failed(&a->reply.error, err);
     if (pidfd < 0)
         return error_set(err, ERR_INTERNAL, "the zygote answered without a descriptor");
-    *ret_pid = a.reply.pid;
+    *ret_pid = a->reply.pid;
     *ret_pidfd = TAKE_FD(pidfd);
     return 0;
+}
+
+void zygote_forget(struct zygote *z, struct zygote_asker *a)
+{
+    leave(z, a);
+    if (a->pidfd >= 0)
+        pidfd_send_signal(a->pidfd, SIGKILL, NULL, 0);
+    a->pidfd = fd_close(a->pidfd);
 }

@@ -8,6 +8,7 @@
 
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/list.h"
 #include "guest/wire.h"
 
 struct zygote;
@@ -20,7 +21,22 @@ struct zygote *zygote_unref(struct zygote *z);
 DEFINE_CLEANUP(struct zygote *, zygote_unref)
 bool zygote_alive(struct zygote *z);
 
+/* A computer under way; made by zygote_ask(), gone after zygote_await() or zygote_forget(). */
+struct zygote_asker {
+    struct list node;
+    uint32_t request;
+    bool waits;
+    bool done; /* reply and pidfd hold */
+    struct guest_reply reply;
+    int pidfd;
+    struct cancel *event; /* fired once, when done or made the reader: a descriptor to wait for */
+};
+
 /* Has a computer made; several threads may ask at once. The request's type and number are filled in here. fds
- * as wire.h says, borrowed. */
-int zygote_create(struct zygote *z, struct guest_create *request, const int *fds, size_t fd_count,
-                  const struct wait *wait, pid_t *ret_pid, int *ret_pidfd, struct error *err);
+ * as wire.h says, borrowed. On success the asker goes on to exactly one of the other two. */
+int zygote_ask(struct zygote *z, struct guest_create *request, const int *fds, size_t fd_count,
+               const struct wait *wait, struct zygote_asker *a, struct error *err);
+int zygote_await(struct zygote *z, struct zygote_asker *a, const struct wait *wait, pid_t *ret_pid,
+                 int *ret_pidfd, struct error *err);
+/* Nobody wants it any more: if it comes to life it is killed. */
+void zygote_forget(struct zygote *z, struct zygote_asker *a);

@@ -338,7 +338,7 @@ static struct computer begin(struct zygote *zygote, const char *name, uint32_t f
         .nofile = 1024,
         .shm_bytes = 1 << 20,
     };
-    int pair[2], fds[3];
+    int pair[2], fds[2], tasks_fd = -1;
     unsigned fd_count = 1;
     snprintf(create.hostname, sizeof(create.hostname), "%s", name);
     snprintf(create.folder, sizeof(create.folder), "%s", name);
@@ -354,13 +354,16 @@ static struct computer begin(struct zygote *zygote, const char *name, uint32_t f
     if (v1_group) {
         char tasks[192];
         join(tasks, sizeof(tasks), v1_group, "tasks");
-        create.v1_count = 1;
-        fds[fd_count++] = check(open(tasks, O_WRONLY | O_CLOEXEC), tasks);
+        tasks_fd = check(open(tasks, O_WRONLY | O_CLOEXEC), tasks);
     }
     send_packet(zygote->control, &create, sizeof(create), fds, fd_count);
     for (unsigned i = 0; i < fd_count; i++)
         close(fds[i]);
     computer.channel = pair[0];
+    const struct guest_begin go = {.type = GUEST_BEGIN};
+    send_packet(computer.channel, &go, sizeof(go), &tasks_fd, v1_group ? 1 : 0);
+    if (v1_group)
+        close(tasks_fd);
     struct guest_reply reply;
     if (!receive_packet(zygote->control, &reply, sizeof(reply), &computer.pidfd) || reply.request != number)
         harness_die("create reply");
