@@ -17,7 +17,7 @@ function linked(t, name) {
 }
 
 function run(args, { binary = BINARY, env = {}, input = '' } = {}) {
-    const clean = { PATH: process.env.PATH, HOME: '/nonexistent', ...env };
+    const clean = { PATH: process.env.PATH, HOME: '/nonexistent', STATE_DIRECTORY: '/nonexistent', ...env };
     const { status, stdout, stderr } = spawnSync(binary, args, { env: clean, input, encoding: 'utf8', timeout: 60000 });
     return { status, stdout, stderr };
 }
