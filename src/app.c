@@ -55,6 +55,7 @@ struct app {
     struct loop_watch *parent_watch;
     int parent_pidfd;
     struct pool_job warm_job;
+    int64_t end_deadline; /* once ending */
     bool ending;
     bool left_behind;
 };
@@ -75,7 +76,8 @@ static void begin_end(void *arg)
     if (app->ending)
         return;
     app->ending = true;
-    session_close(stdio_session(app->stdio), clock_deadline_after(END_SECONDS), end_done, app);
+    app->end_deadline = clock_deadline_after(END_SECONDS);
+    session_close(stdio_session(app->stdio), app->end_deadline, end_done, app);
 }
 
 static void on_signal(void *arg, int signo)
@@ -251,11 +253,13 @@ static int app_serve(struct app *app)
     watch_the_world(app);
     loop_run(app->loop);
     /* A worker that is stuck (a dying disk, say) can't be joined: its memory is left to the kernel. */
-    bool joined = pool_close(app->pool, clock_deadline_after(0.1));
+    bool joined = pool_close(app->pool, app->end_deadline);
     if (joined && !app->left_behind) {
         app_free(app);
         return 0;
     }
+    if (!joined)
+        log_warning("a call did not end in time; what it leaves is removed by the next start");
     log_close();
     _exit(1);
 }
@@ -311,7 +315,7 @@ int app_run(int argc, char *const *argv, char *const *env)
         return exit_code;
 
     const struct config_values *v = app.values;
-    if (native_check_user(&err) < 0 ||
+    if (native_check(v->rootfs, &err) < 0 ||
         log_open(app.name, v->log_level, v->log_format == CONFIG_LOG_JSON, v->log_file, &err) < 0)
         return fail(&app, &err, 1);
     if (app_build(&app, &err) < 0) {

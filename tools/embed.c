@@ -1,5 +1,6 @@
-/* embed OUTPUT NAME FILE [NAME FILE ...]: writes C source that defines, for each pair, `const unsigned char NAME[]`, followed by a NUL
- * that doesn't count, and `const size_t NAME_size`. Runs on the building machine. */
+/* embed OUTPUT NAME FILE [NAME FILE ...]: writes C source that defines, for each pair, `const unsigned char
+ * NAME[]`, followed by a NUL that doesn't count, and `const size_t NAME_size`. Runs on the building machine.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 

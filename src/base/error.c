@@ -22,7 +22,7 @@ static const struct {
     [ERR_CWD_NOT_FOUND] = {"cwd_not_found", JSONRPC_INVALID_PARAMS, 400, 1},
     [ERR_SHELL_NOT_FOUND] = {"shell_not_found", JSONRPC_INVALID_PARAMS, 400, 1},
     [ERR_NOT_FOUND] = {"computer_not_found", JSONRPC_INVALID_PARAMS, 404, 1},
-    [ERR_EXISTS] = {"exists", JSONRPC_INVALID_PARAMS, 409, 1},
+    [ERR_EXISTS] = {"invalid_argument", JSONRPC_INVALID_PARAMS, 409, 1},
     [ERR_GONE] = {"computer_gone", JSONRPC_INTERNAL_ERROR, 410, 1},
     [ERR_DELETED] = {"computer_deleted", JSONRPC_INTERNAL_ERROR, 410, 1},
     [ERR_DENIED] = {"denied", JSONRPC_INTERNAL_ERROR, 403, 1},

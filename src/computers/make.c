@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/random.h"
 
 /* What was found on disk under the id. */
-enum found { FOUND_ATTACHED, FOUND_NOTHING, FOUND_ERROR };
+enum found { FOUND_ATTACHED, FOUND_NOTHING, FOUND_CHANGED, FOUND_ERROR };
 
 int computers_self(struct computers *c, struct owner *ret, struct error *err)
 {
@@ -92,21 +93,29 @@ static int make_new(struct computer *c, const struct owner *self, const struct w
     return 0;
 }
 
+/* What can't be brought back is kept all the same: it may be the only copy. Frees the id. */
+static int set_aside(struct computer *c, const char *what, const struct error *cause, struct error *err)
+{
+    _cleanup_(cleanup_free)
+    char *aside = NULL;
+    struct error why = ERROR_INIT;
+    if (store_set_aside(&c->folder, &aside, &why) < 0)
+        return error_set(err, why.code, "computer '%s': %s", c->id, why.msg);
+    return error_set(err, ERR_GONE,
+                     "%s of computer '%s' (%.120s); what is left was kept, as '%.120s', and the next call "
+                     "makes a new, empty one",
+                     what, c->id, cause->msg, aside);
+}
+
 static int attach_instance(struct computer *c, const struct owner *self, const struct wait *wait,
                            struct error *err)
 {
     struct backend *b = c->computers->backend;
     const struct computer_spec spec = spec_of(c);
     struct error why = ERROR_INIT;
-    if (b->ops->attach(b, &spec, c->record.data, wait, &c->instance, &why) < 0) {
-        if (why.code != ERR_GONE)
-            return error_set(err, why.code, "%s", why.msg);
-        error_set(err, ERR_GONE,
-                  "the files of computer '%s' are lost (%.200s); the next call makes a new, empty one", c->id,
-                  why.msg);
-        store_remove(&c->folder, NULL);
-        return -1;
-    }
+    if (b->ops->attach(b, &spec, c->record.data, wait, &c->instance, &why) < 0)
+        return why.code == ERR_GONE ? set_aside(c, "can't find the files", &why, err)
+                                    : error_set(err, why.code, "%s", why.msg);
     c->record.owner = *self;
     clock_rfc3339(clock_wall(), c->record.last_used);
     json_decref(c->record.data);
@@ -126,18 +135,11 @@ static enum found take_up(struct computer *c, const struct making *how, const st
     struct error why = ERROR_INIT;
     struct record record = {0};
     if (store_read(&c->folder, &record, &why) < 0) {
-        char *aside = NULL;
-        if (why.code != ERR_INVALID || store_set_aside(&c->folder, &aside, &why) < 0) {
-            folder_close(&c->folder);
+        if (why.code == ERR_INVALID)
+            set_aside(c, "can't read the record", &why, err);
+        else
             error_set(err, why.code, "computer '%s': %s", c->id, why.msg);
-            return FOUND_ERROR;
-        }
-        error_set(err, ERR_GONE,
-                  "the record of computer '%s' could not be read (%.120s); all of it was kept, as '%.120s', "
-                  "and the next call "
-                  "makes a new, empty one",
-                  c->id, why.msg, aside);
-        free(aside);
+        folder_close(&c->folder);
         return FOUND_ERROR;
     }
     record_done(&c->record);
@@ -172,6 +174,11 @@ static enum found look_on_disk(struct computer *c, const struct making *how, con
         return take_up(c, how, self, wait, err);
     if (why.code == ERR_NOT_FOUND)
         return FOUND_NOTHING;
+    if (why.code == ERR_BUSY) {
+        int waited = computers_await_reaper(c->computers, wait, err);
+        if (waited != 0)
+            return waited > 0 ? FOUND_CHANGED : FOUND_ERROR;
+    }
     if (why.code == ERR_BUSY)
         error_set(err, ERR_BUSY,
                   "computer '%s' is in use by another server of this state directory: end that one, or "
@@ -194,6 +201,8 @@ int computer_make(struct computer *c, const struct making *how, const struct wai
         if (wait_check(wait, err) < 0)
             return -1;
         enum found found = look_on_disk(c, how, &self, wait, err);
+        if (found == FOUND_CHANGED)
+            continue;
         if (found != FOUND_NOTHING) {
             *ret_created = false;
             return found == FOUND_ATTACHED ? 0 : -1;

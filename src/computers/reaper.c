@@ -1,8 +1,11 @@
 /* What dead servers have left: temporary computers, computers that were never finished, folders half made or
- * half removed. The lock of a folder is what counts: who can take it is the only one who looks after it. */
+ * half removed. The lock of a folder is what counts: who can take it is the only one who looks after it. It
+ * is not even tried for computers that are none of these, since whoever wants to use one would find it taken.
+ */
 #include "computers/registry.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/file.h>
 
@@ -12,6 +15,7 @@
 
 struct reaping {
     struct computers *computers;
+    struct owner self;
     int count;
 };
 
@@ -46,9 +50,23 @@ int reap_folder(struct computers *c, struct folder *folder, const struct record 
     return 1;
 }
 
+/* By a look from outside: without the lock it may change at any moment. */
+static bool may_be_orphan(const struct computers *c, const struct owner *self, const char *principal,
+                          const char *name)
+{
+    _cleanup_(cleanup_free)
+    char *path = xasprintf("%s/%s/%s", c->dir, principal, name);
+    const struct folder folder = {.path = path, .lock = -1};
+    _cleanup_(record_done)
+    struct record record = {0};
+    return store_is_debris(name) || (store_read(&folder, &record, NULL) == 0 && is_orphan(self, &record));
+}
+
 static void reap_name(void *ctx, const char *principal, const char *name)
 {
     struct reaping *reaping = ctx;
+    if (!may_be_orphan(reaping->computers, &reaping->self, principal, name))
+        return;
     struct folder folder = FOLDER_NONE;
     _cleanup_(record_done)
     struct record record = {0};
@@ -62,6 +80,24 @@ static void reap_name(void *ctx, const char *principal, const char *name)
     folder_close(&folder);
 }
 
+static void set_reaping(struct computers *c, struct cancel *over)
+{
+    pthread_mutex_lock(&c->lock);
+    c->reaping = over;
+    pthread_mutex_unlock(&c->lock);
+}
+
+int computers_await_reaper(struct computers *c, const struct wait *wait, struct error *err)
+{
+    pthread_mutex_lock(&c->lock);
+    _cleanup_(cleanup_cancel_unref)
+    struct cancel *over = c->reaping ? cancel_ref(c->reaping) : NULL;
+    pthread_mutex_unlock(&c->lock);
+    if (!over)
+        return 0;
+    return wait_fd(cancel_fd(over), POLLIN, wait, NULL, err) < 0 ? -1 : 1;
+}
+
 int computers_reap(struct computers *c)
 {
     _cleanup_(cleanup_free)
@@ -70,6 +106,13 @@ int computers_reap(struct computers *c)
     if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) < 0)
         return 0;
     struct reaping reaping = {.computers = c};
+    if (computers_self(c, &reaping.self, NULL) < 0)
+        return 0;
+    struct cancel *over = cancel_new();
+    set_reaping(c, over);
     store_scan(c->dir, reap_name, &reaping);
+    set_reaping(c, NULL);
+    cancel_fire(over, ERR_BUSY);
+    cancel_unref(over);
     return reaping.count;
 }

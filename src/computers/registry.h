@@ -73,6 +73,7 @@ struct computers {
     int sessions;
     bool self_known;
     struct owner self;
+    struct cancel *reaping; /* while our reaper runs: fired when it is over; its own */
 };
 
 struct computer_session {
@@ -117,6 +118,8 @@ int computers_self(struct computers *c, struct owner *ret, struct error *err);
 /* reaper.c: 1 if it was the rest of a dead server's computer and is gone now (the folder is closed), 0 if it
  * is none, -1 on failure. */
 int reap_folder(struct computers *c, struct folder *folder, const struct record *record, struct error *err);
+/* 0: our reaper doesn't run; 1: it did, and has ended now; -1: it didn't in time. */
+int computers_await_reaper(struct computers *c, const struct wait *wait, struct error *err);
 
 /* session.c */
 void session_forget_locked(struct computer_session *s, struct computer *c);

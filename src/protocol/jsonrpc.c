@@ -150,7 +150,7 @@ bool message_locate(const struct message *m, const char *const *path, struct spa
 static bool span_is_integer(struct span text)
 {
     size_t i = text.len > 0 && text.at[0] == '-' ? 1 : 0;
-    if (i == text.len)
+    if (i == text.len || (text.at[i] == '0' && i + 1 < text.len))
         return false;
     for (; i < text.len; i++)
         if (text.at[i] < '0' || text.at[i] > '9')

@@ -20,8 +20,9 @@
 static char *pretty_name(const char *root)
 {
     static const char key[] = "\nPRETTY_NAME=";
+    /* Not /etc/os-release, which may be a link that leads out of a --rootfs. */
     _cleanup_(cleanup_free)
-    char *path = path_join(root, "etc/os-release");
+    char *path = path_join(root, "usr/lib/os-release");
     _cleanup_(buf_done)
     struct buf b = BUF_INIT(OS_RELEASE_MAX);
     if (buf_append_byte(&b, '\n') < 0 || file_read(AT_FDCWD, path, &b, NULL) < 0)
@@ -38,7 +39,7 @@ static char *pretty_name(const char *root)
 char *describe_environment(const char *rootfs)
 {
     _cleanup_(cleanup_free)
-    char *name = pretty_name(rootfs ? rootfs : "");
+    char *name = pretty_name(rootfs ? rootfs : "/");
     const char *programs =
         rootfs ? "" : " with this machine's programs (/usr is read-only, the rest is its own)";
     return xasprintf("an isolated %s computer%s", name ? name : "Linux", programs);

@@ -2,9 +2,11 @@
  * whoever needs them first (warm, probe or a create); others wait for that on a descriptor, not on a lock. */
 #include "backends/native/native.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/native/describe.h"
@@ -25,19 +27,24 @@ static const struct native_machine this_machine = {
 
 /* --- what all computers share --- */
 
-int native_check_user(struct error *err)
+int native_check(const char *rootfs, struct error *err)
 {
-    if (geteuid() == 0)
-        return 0;
-    return error_set(err, ERR_DENIED,
-                     "native computers need root in this version: start the server as root (for instance "
-                     "through sudo)");
+    struct stat st;
+    if (geteuid() != 0)
+        return error_set(err, ERR_DENIED,
+                         "native computers need root in this version: start the server as root (for instance "
+                         "through sudo)");
+    if (rootfs && stat(rootfs, &st) < 0)
+        return error_errno(err, ERR_INVALID, errno, "--rootfs %s can't be used", rootfs);
+    if (rootfs && !S_ISDIR(st.st_mode))
+        return error_set(err, ERR_INVALID, "--rootfs %s is not a folder: unpack the image into one", rootfs);
+    return 0;
 }
 
 /* What stays as it is for good. */
 static int prepare_machine(struct native *n, struct error *err)
 {
-    if (native_check_user(err) < 0)
+    if (native_check(n->rootfs, err) < 0)
         return -1;
     if (dir_make(n->state_dir, 0711, err) < 0)
         return -1;

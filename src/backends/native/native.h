@@ -14,8 +14,9 @@ struct native_options {
     double cpus;
     bool network_wanted; /* by default or asked for: described as missing, since this version has none */
 };
-/* ERR_DENIED unless this user may make computers. Never blocks: for refusing to start. */
-int native_check_user(struct error *err);
+/* ERR_DENIED or ERR_INVALID if no computer can be made by this user, or from this --rootfs (NULL: none): for
+ * refusing to start. */
+int native_check(const char *rootfs, struct error *err);
 /* Touches nothing yet. Strings are copied. The program must ignore SIGPIPE before the first exec: commands
  * needn't read their input. */
 struct backend *native_new(const struct native_options *options);

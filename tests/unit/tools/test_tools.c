@@ -250,7 +250,7 @@ static void failures_are_results(void **state)
     json_decref(call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\"}", false));
     _cleanup_(cleanup_json_decref)
     json_t *other = call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\",\"temporary\":false}", true);
-    assert_string_equal(json_get_string(other, "code"), "exists");
+    assert_string_equal(json_get_string(other, "code"), "invalid_argument");
     fake_backend_crash(w.backend, "otter");
     _cleanup_(cleanup_json_decref)
     json_t *gone = call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\"}", true);
