@@ -26,7 +26,10 @@ struct sys_mount_attr {
 #define SYS_MOUNT_NODEV 0x4U
 #define SYS_MOUNT_IDMAP 0x100000U
 #define SYS_OPEN_TREE_CLONE 1U
-#define SYS_MOVE_MOUNT_F_EMPTY_PATH 4U
+#define SYS_MOVE_MOUNT_F_EMPTY_PATH 0x04U
+#define SYS_MOVE_MOUNT_T_EMPTY_PATH 0x40U
+#define SYS_FSCONFIG_SET_STRING 1U
+#define SYS_FSCONFIG_CMD_CREATE 6U
 
 static inline void sys_close_fd(const int *fd)
 {
@@ -51,7 +54,23 @@ static inline int sys_mount_setattr(int fd, const struct sys_mount_attr *attr, u
 
 static inline int sys_move_mount(int from, int to_dir, const char *to)
 {
-    return (int)syscall(SYS_move_mount, from, "", to_dir, to, SYS_MOVE_MOUNT_F_EMPTY_PATH);
+    return (int)syscall(SYS_move_mount, from, "", to_dir, to,
+                        SYS_MOVE_MOUNT_F_EMPTY_PATH | (*to ? 0 : SYS_MOVE_MOUNT_T_EMPTY_PATH));
+}
+
+static inline int sys_fsopen(const char *type, unsigned flags)
+{
+    return (int)syscall(SYS_fsopen, type, flags);
+}
+
+static inline int sys_fsconfig(int fd, unsigned command, const char *key, const char *value)
+{
+    return (int)syscall(SYS_fsconfig, fd, command, key, value, 0);
+}
+
+static inline int sys_fsmount(int fd, unsigned flags, unsigned attributes)
+{
+    return (int)syscall(SYS_fsmount, fd, flags, attributes);
 }
 
 static inline int sys_pivot_root(const char *new_root, const char *put_old)

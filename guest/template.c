@@ -13,6 +13,7 @@
 
 /* Where /usr isn't merged the others are folders too; where it is, they are links, which the skeleton has. */
 const char *const template_toolbox[] = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", NULL};
+#define TOOLBOX_MAX (ARRAY_LEN(template_toolbox) - 1)
 
 static const struct {
     const char *name;
@@ -77,21 +78,58 @@ static int make_devices(struct guest_error *err)
     return 0;
 }
 
-/* A bind of the toolbox takes what is mounted in it along: the mask costs a computer nothing. */
-static int attach_toolbox(struct guest_error *err)
+/* What of the host goes into the root, opened under the names that we were given, before these names mean
+ * something else. -1: there is no such folder. */
+struct sources {
+    int state, base;
+    int toolbox[TOOLBOX_MAX];
+};
+
+static void close_sources(struct sources *sources)
 {
-    for (const char *const *name = template_toolbox; *name; name++) {
+    sys_close_fd(&sources->state);
+    sys_close_fd(&sources->base);
+    for (unsigned i = 0; i < TOOLBOX_MAX; i++)
+        sys_close_fd(&sources->toolbox[i]);
+}
+
+static int open_toolbox(struct sources *ret, struct guest_error *err)
+{
+    for (unsigned i = 0; template_toolbox[i]; i++) {
         char path[16];
         struct stat st;
-        snprintf(path, sizeof(path), "/%s", *name);
+        snprintf(path, sizeof(path), "/%s", template_toolbox[i]);
         if (lstat(path, &st) < 0 || !S_ISDIR(st.st_mode))
             continue;
-        _cleanup_fd_ int tree = open_folder(path, SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
-        if (tree < 0)
+        ret->toolbox[i] = open_folder(path, SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
+        if (ret->toolbox[i] < 0)
             return report_at(err, "open", path);
-        if (attach(tree, *name, err) < 0)
-            return -1;
     }
+    return 0;
+}
+
+static int open_sources(const struct guest_setup *setup, struct sources *ret, struct guest_error *err)
+{
+    *ret = (struct sources){.state = -1, .base = -1};
+    for (unsigned i = 0; i < TOOLBOX_MAX; i++)
+        ret->toolbox[i] = -1;
+    ret->state = open_folder(setup->state_dir, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
+    if (ret->state < 0)
+        return report_at(err, "open", setup->state_dir);
+    if (setup->base_dir[0]) {
+        ret->base = open_folder(setup->base_dir, SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
+        if (ret->base < 0)
+            return report_at(err, "open", setup->base_dir);
+    }
+    return setup->flags & GUEST_ROOT_TOOLBOX ? open_toolbox(ret, err) : 0;
+}
+
+/* A bind of the toolbox takes what is mounted in it along: the mask costs a computer nothing. */
+static int attach_toolbox(const struct sources *sources, struct guest_error *err)
+{
+    for (unsigned i = 0; template_toolbox[i]; i++)
+        if (sources->toolbox[i] >= 0 && attach(sources->toolbox[i], template_toolbox[i], err) < 0)
+            return -1;
     if (mount("tmpfs", "usr/local/etc", "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
               "size=4k,mode=755") < 0 &&
         errno != ENOENT)
@@ -99,11 +137,12 @@ static int attach_toolbox(struct guest_error *err)
     return 0;
 }
 
-static int fill_root(const struct guest_setup *setup, int state, int base, struct guest_error *err)
+static int fill_root(const struct guest_setup *setup, const struct sources *sources, struct guest_error *err)
 {
-    if (attach(state, "state", err) < 0 || (base >= 0 && attach(base, "base", err) < 0))
+    if (attach(sources->state, "state", err) < 0 ||
+        (sources->base >= 0 && attach(sources->base, "base", err) < 0))
         return -1;
-    if (setup->flags & GUEST_ROOT_TOOLBOX && attach_toolbox(err) < 0)
+    if (setup->flags & GUEST_ROOT_TOOLBOX && attach_toolbox(sources, err) < 0)
         return -1;
     /* A computer may mount its own /proc only where a complete one is already to be seen. */
     if (mkdir("proc", 0755) < 0 || mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
@@ -116,29 +155,60 @@ static int fill_root(const struct guest_setup *setup, int state, int base, struc
     return make_devices(err);
 }
 
-int template_make(const struct guest_setup *setup, struct guest_error *err)
+/* The server may run in a chroot. The kernel refuses user namespaces there, and mounts can't be made private,
+ * so we go to the true root of our mount namespace: above the root there is nothing but itself. */
+static int leave_chroot(struct guest_error *err)
 {
+    struct stat here, above;
+    _cleanup_fd_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0 || chdir("/proc") < 0 || chroot(".") < 0 || fchdir(root) < 0)
+        return report(err, "look above the root");
+    do {
+        if (stat(".", &here) < 0 || stat("..", &above) < 0 || chdir("..") < 0)
+            return report(err, "look above the root");
+    } while (here.st_dev != above.st_dev || here.st_ino != above.st_ino);
+    return chroot(".") < 0 ? report(err, "go to the root") : 0;
+}
+
+/* An empty root, mounted on any folder: in this namespace nobody else sees it. It becomes the working
+ * directory. */
+static int mount_root(int on, struct guest_error *err)
+{
+    _cleanup_fd_ int context = sys_fsopen("tmpfs", 0);
+    if (context < 0 || sys_fsconfig(context, SYS_FSCONFIG_SET_STRING, "mode", "755") < 0 ||
+        sys_fsconfig(context, SYS_FSCONFIG_SET_STRING, "size", "256k") < 0 ||
+        sys_fsconfig(context, SYS_FSCONFIG_CMD_CREATE, NULL, NULL) < 0)
+        return report(err, "make root");
+    _cleanup_fd_ int root = sys_fsmount(context, 0, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
+    if (root < 0 || sys_move_mount(root, on, "") < 0 || fchdir(root) < 0)
+        return report(err, "mount root");
+    return 0;
+}
+
+static int make_root(const struct guest_setup *setup, const struct sources *sources, struct guest_error *err)
+{
+    _cleanup_fd_ int on = open(setup->state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (on < 0)
+        return report_at(err, "open", setup->state_dir);
+    if (leave_chroot(err) < 0)
+        return -1;
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return report(err, "make mounts private");
-    _cleanup_fd_ int state = open_folder(setup->state_dir, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
-    if (state < 0)
-        return report(err, "open state folder");
-    _cleanup_fd_ int base = -1;
-    if (setup->base_dir[0]) {
-        base = open_folder(setup->base_dir, SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
-        if (base < 0)
-            return report(err, "open base folder");
-    }
-    /* Any folder will do to mount the new root on: in this namespace nobody else sees it. */
-    if (mount("tmpfs", setup->state_dir, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=256k") < 0)
-        return report(err, "mount root");
-    if (chdir(setup->state_dir) < 0)
-        return report(err, "enter root");
-    if (fill_root(setup, state, base, err) < 0)
+    if (mount_root(on, err) < 0 || fill_root(setup, sources, err) < 0)
         return -1;
     if (sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         return report(err, "pivot");
     return 0;
+}
+
+int template_make(const struct guest_setup *setup, struct guest_error *err)
+{
+    struct sources sources;
+    int failed = open_sources(setup, &sources, err);
+    if (failed == 0)
+        failed = make_root(setup, &sources, err);
+    close_sources(&sources);
+    return failed;
 }
 
 static void lower_path(unsigned slot, char *ret, size_t size)

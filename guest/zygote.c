@@ -236,18 +236,31 @@ static int say_goodbye(void)
     return 0;
 }
 
+static void free_slots(const struct pollfd *polled, const unsigned *slots, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (polled[i].revents)
+            free_slot(slots[i]);
+}
+
 static int serve(struct packet *packet)
 {
-    struct pollfd polled[3 + SLOTS];
     for (;;) {
-        unsigned slot;
-        const bool room = find_slot(&slot);
-        polled[0] = (struct pollfd){.fd = FD_SERVER, .events = POLLIN};
-        polled[1] = (struct pollfd){.fd = FD_SIGNALS, .events = POLLIN};
-        polled[2] = (struct pollfd){.fd = GUEST_FD_CONTROL, .events = room ? POLLIN : 0};
+        unsigned slot, count = 0, slots[SLOTS];
+        struct pollfd polled[3 + SLOTS] = {
+            {.fd = FD_SERVER, .events = POLLIN},
+            {.fd = FD_SIGNALS, .events = POLLIN},
+            {.fd = GUEST_FD_CONTROL, .events = find_slot(&slot) ? POLLIN : 0},
+        };
+        /* Only those in use: poll(2) refuses more entries than a process may have descriptors. */
         for (unsigned i = 0; i < SLOTS; i++)
-            polled[3 + i] = (struct pollfd){.fd = zygote.sync[i]};
-        int ready = poll(polled, ARRAY_LEN(polled), zygote.stale ? DETACH_AFTER_MS : -1);
+            if (zygote.sync[i] >= 0) {
+                polled[3 + count].fd = zygote.sync[i];
+                slots[count++] = i;
+            }
+        int ready = poll(polled, 3 + count, zygote.stale ? DETACH_AFTER_MS : -1);
+        if (ready < 0 && errno != EINTR)
+            return say_goodbye();
         if (ready == 0)
             detach_stale();
         if (ready <= 0)
@@ -256,9 +269,7 @@ static int serve(struct packet *packet)
             return say_goodbye();
         if (polled[1].revents)
             reap();
-        for (unsigned i = 0; i < SLOTS; i++)
-            if (polled[3 + i].revents)
-                free_slot(i);
+        free_slots(polled + 3, slots, count);
         if (!polled[2].revents)
             continue;
         int received = packet_receive(GUEST_FD_CONTROL, packet, MSG_DONTWAIT);

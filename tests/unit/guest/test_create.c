@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -199,6 +201,34 @@ static void test_many_at_a_time(void **state)
         computer_end(&computers[i]);
 }
 
+static bool runs_in_a_chroot(const char *root)
+{
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("/", root, NULL, MS_BIND | MS_REC, NULL) < 0 || chroot(root) < 0 || chdir("/") < 0)
+        return false;
+    struct zygote jailed = zygote_start(GUEST_ROOT_TOOLBOX);
+    struct computer computer = computer_make(&jailed, "jailed", 0);
+    bool good = !computer.error.stage[0] && shell_run(&computer, "echo $((6 * 7))", &ended) &&
+                strcmp(ended.out, "42\n") == 0;
+    computer_end(&computer);
+    zygote_stop(&jailed);
+    return good;
+}
+
+/* Where the kernel refuses user namespaces, and / is no root of mounts. */
+static void test_a_server_may_run_in_a_chroot(void **state)
+{
+    char root[] = "/var/tmp/guest-test-root-XXXXXX";
+    assert_non_null(mkdtemp(root));
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(runs_in_a_chroot(root) ? 0 : 1);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(rmdir(root), 0);
+    assert_int_equal(status, 0);
+}
+
 /* The zygote's tree soon holds no mount of a complete computer any more, and never more than a few; the
  * host's holds none at all. */
 static unsigned count_mounts(pid_t pid, const char *text)
@@ -247,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_the_zygotes_death_ends_no_computer),
         cmocka_unit_test(test_an_early_command_waits_for_its_computer),
         cmocka_unit_test(test_many_at_a_time),
+        cmocka_unit_test(test_a_server_may_run_in_a_chroot),
         cmocka_unit_test(test_no_mount_is_left_behind),
         cmocka_unit_test(test_a_bad_setup_is_told),
     };
