@@ -17,12 +17,11 @@
 #define NAME_MAX_BYTES 100
 
 /* The value of PRETTY_NAME in os-release(5), without its quotes; NULL if there is none that can be shown. */
-static char *pretty_name(const char *root)
+static char *pretty_name_in(const char *root, const char *file)
 {
     static const char key[] = "\nPRETTY_NAME=";
-    /* Not /etc/os-release, which may be a link that leads out of a --rootfs. */
     _cleanup_(cleanup_free)
-    char *path = path_join(root, "usr/lib/os-release");
+    char *path = path_join(root, file);
     _cleanup_(buf_done)
     struct buf b = BUF_INIT(OS_RELEASE_MAX);
     if (buf_append_byte(&b, '\n') < 0 || file_read(AT_FDCWD, path, &b, NULL) < 0)
@@ -34,6 +33,13 @@ static char *pretty_name(const char *root)
     value += *value == '"' || *value == '\'';
     size_t n = strcspn(value, "\"'\n");
     return n > 0 && n <= NAME_MAX_BYTES && utf8_valid(value, n) ? xstrndup(value, n) : NULL;
+}
+
+/* The file in /etc may be a link that leads out of a --rootfs, so it comes second. */
+static char *pretty_name(const char *root)
+{
+    char *name = pretty_name_in(root, "usr/lib/os-release");
+    return name ? name : pretty_name_in(root, "etc/os-release");
 }
 
 char *describe_environment(const char *rootfs)
