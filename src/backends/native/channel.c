@@ -68,9 +68,10 @@ ssize_t channel_receive(int fd, void *packet, size_t n, int *ret_fd)
     struct msghdr m = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control)};
     ssize_t got;
-    do {
+    do { /* ECONNRESET, told once: the other end closed and left something of ours unread; its last words stay
+          */
         got = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    } while (got < 0 && errno == EINTR);
+    } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
     if (got < 0)
         return -1;
     *ret_fd = take_descriptor(&m);

@@ -21,6 +21,8 @@ static int make_owned(int dirfd, const char *name, mode_t mode, uint32_t id, str
 {
     if (mkdirat(dirfd, name, mode) < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "make the folder %s of the computer", name);
+    if (fchmodat(dirfd, name, mode, 0) < 0) /* whatever the umask */
+        return error_errno(err, ERR_UNAVAILABLE, errno, "set the mode of the folder %s", name);
     if (fchownat(dirfd, name, id, id, AT_SYMLINK_NOFOLLOW) < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "give the folder %s to the computer's root", name);
     return 0;
@@ -57,7 +59,10 @@ int folder_check(const char *folder, bool plain, struct error *err)
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         _cleanup_(cleanup_free)
         char *path = xasprintf("%s/native/%s", folder, names[i]);
-        if (lstat(path, &st) < 0 || !S_ISDIR(st.st_mode))
+        bool there = lstat(path, &st) == 0;
+        if (!there && errno != ENOENT && errno != ENOTDIR) /* a sick disk has lost nothing yet */
+            return error_errno(err, ERR_UNAVAILABLE, errno, "look at %s", path);
+        if (!there || !S_ISDIR(st.st_mode))
             return error_set(err, ERR_GONE, "the computer's files are lost: %s is missing", path);
     }
     return 0;

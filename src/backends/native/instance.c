@@ -117,9 +117,11 @@ static int furnish(struct native_instance *i, bool is_new, struct cgroup_birth *
         return -1;
     if (cgroup_limit(&n->cgroups, i->key, &n->limits, birth, err) < 0)
         return -1;
+    struct error unsent = ERROR_INIT;
     if (channel_send(i->channel, &begin, sizeof(begin), NULL, 0, birth->v1_tasks, birth->v1_count, wait,
-                     err) < 0)
-        return error_prefix(err, "make the computer");
+                     &unsent) < 0 &&
+        unsent.code != ERR_GONE) /* why init isn't there any more, the zygote or its last words tell */
+        return error_set(err, unsent.code, "make the computer: %s", unsent.msg);
     if (!i->reaper)
         scopes_warm(&i->scopes);
     return 0;

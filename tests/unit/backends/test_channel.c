@@ -59,6 +59,20 @@ static void test_closed(void **state)
     assert_int_equal(err.code, ERR_GONE);
 }
 
+/* Closing with something unread resets the connection, but what was said before is still to be heard. */
+static void test_last_words(void **state)
+{
+    struct wait wait = {.deadline = DEADLINE_NONE};
+    char got[16];
+    int fd;
+    assert_int_equal(channel_send(pair[0], "unread", 6, NULL, 0, NULL, 0, &wait, NULL), 0);
+    assert_int_equal(channel_send(pair[1], "bye", 3, NULL, 0, NULL, 0, &wait, NULL), 0);
+    pair[1] = fd_close(pair[1]);
+    assert_int_equal(channel_receive(pair[0], got, sizeof(got), &fd), 3);
+    assert_memory_equal(got, "bye", 3);
+    assert_int_equal(channel_receive(pair[0], got, sizeof(got), &fd), 0);
+}
+
 static void test_full(void **state)
 {
     static const char packet[8192];
@@ -89,7 +103,7 @@ static void test_failed(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {CASE(test_packet), CASE(test_closed), CASE(test_full),
-                                       CASE(test_failed)};
+    const struct CMUnitTest tests[] = {CASE(test_packet), CASE(test_closed), CASE(test_last_words),
+                                       CASE(test_full), CASE(test_failed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,13 +37,22 @@ static void test_init_killed(void **state)
     subject_remove(&s);
 }
 
+static pid_t find_zygote(void)
+{
+    char command[64], line[32] = "";
+    snprintf(command, sizeof(command), "pgrep -P %d sandbox-zygote", (int)getpid());
+    FILE *found = popen(command, "r");
+    assert_non_null(found);
+    assert_non_null(fgets(line, sizeof(line), found));
+    pclose(found);
+    return (pid_t)atoi(line);
+}
+
 static void test_zygote_killed(void **state)
 {
     struct subject s;
     struct native *n = native_of(world.backend);
-    char command[64];
-    snprintf(command, sizeof(command), "pkill -9 -P %d sandbox-zygote", (int)getpid());
-    assert_int_equal(system(command), 0);
+    kill(find_zygote(), SIGKILL);
     while (zygote_alive(n->zygote)) /* the signal is on its way */
         sched_yield();
     assert_output(&common, "echo lives on", "lives on\n");
@@ -116,6 +126,31 @@ static void test_files_last(void **state)
     assert_int_equal(world.backend->ops->attach(world.backend, &s.spec, record, &for_ever, &s.i, &err), -1);
     assert_int_equal(err.code, ERR_GONE);
     json_decref(record);
+}
+
+/* A zygote without descriptors can't make computers: that is no reason to call a computer's files lost. */
+static void test_failed_attach_loses_nothing(void **state)
+{
+    struct subject s;
+    struct error err = ERROR_INIT;
+    struct rlimit before, few;
+    subject_create(&s, "careful");
+    assert_output(&s, "echo data > /root/file", "");
+    json_t *record = world.backend->ops->record(s.i);
+    assert_int_equal(world.backend->ops->detach(s.i, &err), 0);
+
+    pid_t zygote = find_zygote();
+    assert_int_equal(prlimit(zygote, RLIMIT_NOFILE, NULL, &before), 0);
+    few = (struct rlimit){7, before.rlim_max}; /* as many as it has, and one */
+    assert_int_equal(prlimit(zygote, RLIMIT_NOFILE, &few, NULL), 0);
+    assert_int_equal(world.backend->ops->attach(world.backend, &s.spec, record, &for_ever, &s.i, &err), -1);
+    assert_int_equal(err.code, ERR_UNAVAILABLE);
+    assert_int_equal(prlimit(zygote, RLIMIT_NOFILE, &before, NULL), 0);
+
+    assert_int_equal(world.backend->ops->attach(world.backend, &s.spec, record, &for_ever, &s.i, &err), 0);
+    assert_output(&s, "cat /root/file", "data\n");
+    json_decref(record);
+    subject_remove(&s);
 }
 
 /* The server died without an end: init lives on, its groups too. */
@@ -302,6 +337,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_creates_at_once),
         cmocka_unit_test(test_create_cancelled),
         cmocka_unit_test(test_files_last),
+        cmocka_unit_test(test_failed_attach_loses_nothing),
         cmocka_unit_test(test_attach_after_crash),
         cmocka_unit_test(test_record),
         cmocka_unit_test(test_reap),

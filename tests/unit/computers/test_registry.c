@@ -389,7 +389,7 @@ static void permanent_computers_outlive_their_server(void **state)
     domain_done(&two, NULL);
 }
 
-static void lost_files_are_told_once(void **state)
+static void lost_files_are_told_once_and_the_rest_is_kept(void **state)
 {
     struct domain one, two;
     domain_init(&one, NULL, NULL);
@@ -404,6 +404,9 @@ static void lost_files_are_told_once(void **state)
 
     domain_init(&two, NULL, state_dir);
     must_not_use(two.session, "keeper", LIFETIME_AS_IS, ERR_GONE);
+    _cleanup_(cleanup_free)
+    char *kept = xasprintf("test -e %s/computers/local/keeper.bad-*/record.json", state_dir);
+    assert_int_equal(system(kept), 0);
     use = must_use(two.session, "keeper", LIFETIME_AS_IS);
     assert_true(use.created);
     computers_release(&use);
@@ -479,7 +482,7 @@ int main(void)
         cmocka_unit_test(b22_two_servers),
         cmocka_unit_test(b22_two_servers_at_once),
         cmocka_unit_test(permanent_computers_outlive_their_server),
-        cmocka_unit_test(lost_files_are_told_once),
+        cmocka_unit_test(lost_files_are_told_once_and_the_rest_is_kept),
         cmocka_unit_test(a_broken_record_is_told_and_kept),
         cmocka_unit_test(another_backends_computer_is_unavailable),
     };
