@@ -341,6 +341,14 @@ static void handle_reports(void)
                 finish(&init.running[i], &record);
 }
 
+/* Hostile code may stop a reaper, but not for long. */
+static void wake_reaper(pid_t pid)
+{
+    for (unsigned i = 0; i < init.count; i++)
+        if (init.running[i].pid == pid)
+            kill(pid, SIGCONT);
+}
+
 /* Orphans that we adopted match nothing and are dropped. A reaper that didn't exit was killed by the
  * computer's own code: its command counts as killed, and what it watched over has fallen to us. */
 static void handle_end(pid_t pid, int wait_status, const struct rusage *usage)
@@ -373,9 +381,14 @@ static void handle_children(void)
     struct signalfd_siginfo drained[8];
     while (read(FD_SIGNALS, drained, sizeof(drained)) == (ssize_t)sizeof(drained))
         continue;
+    const int options = WNOHANG | (init.use_reapers ? WUNTRACED : 0);
     int wait_status;
     struct rusage usage;
-    for (pid_t pid; (pid = wait4(-1, &wait_status, WNOHANG, &usage)) > 0;) {
+    for (pid_t pid; (pid = wait4(-1, &wait_status, options, &usage)) > 0;) {
+        if (WIFSTOPPED(wait_status)) {
+            wake_reaper(pid);
+            continue;
+        }
         handle_reports();
         handle_end(pid, wait_status, &usage);
     }

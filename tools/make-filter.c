@@ -31,7 +31,7 @@
 #define NAMESPACE_FLAGS 0x7E020000U /* CLONE_NEW* of clone(2) */
 #define QUERY_PERSONALITY 0xffffffffU
 
-enum outcome { MISSING, ALLOW, REFUSE, CLONE, CLONE3, SOCKET, SOCKETPAIR, IOCTL, PERSONALITY };
+enum outcome { MISSING, ALLOW, REFUSE, CLONE, CLONE3, SOCKET, SOCKETPAIR, IOCTL, PERSONALITY, PRLIMIT };
 
 static const char *const allowed[] = {
     /* files */
@@ -57,7 +57,7 @@ static const char *const allowed[] = {
     "get_robust_list", "get_thread_area", "getegid", "geteuid", "getgid", "getgroups", "getpgid", "getpgrp",
     "getpid", "getppid", "getpriority", "getresgid", "getresuid", "getrlimit", "getrusage", "getsid",
     "gettid", "getuid", "ioprio_get", "ioprio_set", "kill", "landlock_add_rule", "landlock_create_ruleset",
-    "landlock_restrict_self", "modify_ldt", "pause", "pidfd_open", "pidfd_send_signal", "prctl", "prlimit64",
+    "landlock_restrict_self", "modify_ldt", "pause", "pidfd_open", "pidfd_send_signal", "prctl",
     "process_mrelease", "process_vm_readv", "process_vm_writev", "ptrace", "restart_syscall", "rseq",
     "seccomp", "set_robust_list", "set_thread_area", "set_tid_address", "setfsgid", "setfsuid", "setgid",
     "setgroups", "setpgid", "setpriority", "setregid", "setresgid", "setresuid", "setreuid", "setrlimit",
@@ -166,8 +166,8 @@ static const struct {
     const char *name;
     enum outcome outcome;
 } conditional[] = {
-    {"clone", CLONE},           {"clone3", CLONE3}, {"socket", SOCKET},
-    {"socketpair", SOCKETPAIR}, {"ioctl", IOCTL},   {"personality", PERSONALITY},
+    {"clone", CLONE}, {"clone3", CLONE3},           {"socket", SOCKET},     {"socketpair", SOCKETPAIR},
+    {"ioctl", IOCTL}, {"personality", PERSONALITY}, {"prlimit64", PRLIMIT},
 };
 
 static const struct {
@@ -286,6 +286,14 @@ static void put_personality(struct program *program)
     put_error(program, EPERM);
 }
 
+/* Not of init: it bears the same ids, so the kernel would let anybody inside end it by its limits. */
+static void put_prlimit(struct program *program)
+{
+    put_load_argument(program, 0, false);
+    put_case(program, 1, SECCOMP_RET_ERRNO | EPERM);
+    put_return(program, SECCOMP_RET_ALLOW);
+}
+
 static void put_outcome(struct program *program, enum outcome outcome)
 {
     switch (outcome) {
@@ -315,6 +323,9 @@ static void put_outcome(struct program *program, enum outcome outcome)
         return;
     case PERSONALITY:
         put_personality(program);
+        return;
+    case PRLIMIT:
+        put_prlimit(program);
         return;
     default:
         abort();

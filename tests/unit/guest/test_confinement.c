@@ -133,6 +133,10 @@ static void test_init_can_not_be_ended_from_inside(void **state)
     assert_true(shell_run(
         &computer, "kill -9 1; kill -STOP 1; kill -TERM 1; kill -CHLD 1; ls /proc/1/fd /proc/1/ns/", &ended));
     assert_string_equal(ended.out, "");
+    expect("for limit in as cpu data fsize nofile stack; do prlimit --pid 1 --$limit=0 && echo $limit; done "
+           "2>/dev/null; "
+           "prlimit --pid $$ --nofile | wc -l",
+           "2\n");
     expect("echo alive", "alive\n");
 }
 

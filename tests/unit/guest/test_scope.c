@@ -230,6 +230,20 @@ static void test_a_reapers_failures_are_told(void **state)
     computer_end(&computer);
 }
 
+/* Neither its own command's end nor another's is missed. */
+static void test_a_stopped_reaper_goes_on(void **state)
+{
+    struct computer computer = make_reaping("halt");
+    struct started other = start(&computer, "echo up; sleep 1000", NULL, false);
+    wait_up(&other);
+    assert_true(shell_run(&computer, "kill -STOP $PPID; echo survived", &ended));
+    assert_string_equal(ended.out, "survived\n");
+    assert_true(shell_run(&computer, "kill -STOP -1", &ended));
+    kill_by_reaper(&computer, other.id);
+    expect_killed(&other);
+    computer_end(&computer);
+}
+
 static void test_a_killed_reaper_counts_as_a_killed_command(void **state)
 {
     struct computer computer = make_reaping("murder");
@@ -256,6 +270,7 @@ int main(void)
         cmocka_unit_test(test_a_reaper_ends_a_fork_bomb),
         cmocka_unit_test(test_a_reaper_lists_what_stays),
         cmocka_unit_test(test_a_reapers_failures_are_told),
+        cmocka_unit_test(test_a_stopped_reaper_goes_on),
         cmocka_unit_test(test_a_killed_reaper_counts_as_a_killed_command),
     };
     const char *obstacle = harness_obstacle();
