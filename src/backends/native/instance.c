@@ -26,12 +26,13 @@
 #define NOFILE 4096
 #define SHM_BYTES (64 * MIB)
 
-static struct native_instance *instance_new(struct native *n, const struct computer_spec *spec,
-                                            uint32_t id_base)
+static struct native_instance *instance_new(struct native *n, struct zygote *zygote,
+                                            const struct computer_spec *spec, uint32_t id_base)
 {
     struct native_instance *i = xcalloc(1, sizeof(*i));
     i->base.ops = n->base.ops;
     i->native = n;
+    i->zygote = zygote_ref(zygote);
     snprintf(i->id, sizeof(i->id), "%s", spec->id);
     snprintf(i->key, sizeof(i->key), "%s", spec->key);
     i->folder = xstrdup(spec->folder);
@@ -51,6 +52,7 @@ static struct native_instance *instance_free(struct native_instance *i)
     fd_close(i->channel);
     fd_close(i->pidfd);
     fd_close(i->oom);
+    zygote_unref(i->zygote);
     free(i->folder);
     free(i);
     return NULL;
@@ -92,8 +94,8 @@ static int await_ready(struct native_instance *i, const struct wait *wait, struc
 }
 
 /* Asks the zygote for the first process; what it needs but a group to be born in may come later. */
-static int conceive(struct native_instance *i, struct zygote *zygote, int group, const struct wait *wait,
-                    struct zygote_asker *asker, struct error *err)
+static int conceive(struct native_instance *i, int group, const struct wait *wait, struct zygote_asker *asker,
+                    struct error *err)
 {
     struct guest_create request = {.flags = i->reaper ? GUEST_SCOPE_REAPER : GUEST_HAS_CGROUP2};
     int pair[2];
@@ -104,7 +106,7 @@ static int conceive(struct native_instance *i, struct zygote *zygote, int group,
     i->channel = pair[0];
     _cleanup_fd_ int far = pair[1]; /* not kept, so that init's end is the end of the channel */
     const int fds[] = {far, group};
-    return zygote_ask(zygote, &request, fds, i->reaper ? 1 : 2, wait, asker, err);
+    return zygote_ask(i->zygote, &request, fds, i->reaper ? 1 : 2, wait, asker, err);
 }
 
 /* What the kernel leaves us time for while it makes namespaces. */
@@ -127,25 +129,24 @@ static int furnish(struct native_instance *i, bool is_new, struct cgroup_birth *
     return 0;
 }
 
-static int give_birth(struct native_instance *i, struct zygote *zygote, bool is_new,
-                      struct cgroup_birth *birth, const struct wait *wait, struct error *err)
+static int give_birth(struct native_instance *i, bool is_new, struct cgroup_birth *birth,
+                      const struct wait *wait, struct error *err)
 {
     struct zygote_asker asker;
-    if (conceive(i, zygote, birth->unified, wait, &asker, err) < 0)
+    if (conceive(i, birth->unified, wait, &asker, err) < 0)
         return -1;
     if (furnish(i, is_new, birth, wait, err) < 0) {
         i->channel = fd_close(i->channel); /* tells init to give up */
-        zygote_forget(zygote, &asker);
+        zygote_forget(i->zygote, &asker);
         return -1;
     }
-    if (zygote_await(zygote, &asker, wait, &i->pid, &i->pidfd, err) < 0)
+    if (zygote_await(i->zygote, &asker, wait, &i->pid, &i->pidfd, err) < 0)
         return -1;
     i->start = clock_process_start(i->pid);
     return await_ready(i, wait, err);
 }
 
-static int start(struct native_instance *i, struct zygote *zygote, bool is_new, const struct wait *wait,
-                 struct error *err)
+static int start(struct native_instance *i, bool is_new, const struct wait *wait, struct error *err)
 {
     struct cgroup_birth birth = CGROUP_BIRTH_NONE;
     int failed = cgroup_begin(&i->native->cgroups, i->key, i->id_base, &birth, err);
@@ -156,7 +157,7 @@ static int start(struct native_instance *i, struct zygote *zygote, bool is_new, 
         i->reaper = false;
     }
     if (failed == 0)
-        failed = give_birth(i, zygote, is_new, &birth, wait, err);
+        failed = give_birth(i, is_new, &birth, wait, err);
     i->oom = birth.oom;
     cgroup_birth_done(&birth);
     return failed;
@@ -209,8 +210,8 @@ static int create_once(struct native *n, const struct computer_spec *spec, const
     struct zygote *zygote = native_ready(n, wait, err);
     if (!zygote || ids_take(n->machine.ids_file, spec->folder, &id_base, err) < 0)
         return -1;
-    struct native_instance *i = instance_new(n, spec, id_base);
-    if (start(i, zygote, true, wait, err) < 0) {
+    struct native_instance *i = instance_new(n, zygote, spec, id_base);
+    if (start(i, true, wait, err) < 0) {
         stop(i, NULL);
         remove_files(n, spec->folder, id_base, NULL);
         instance_free(i);
@@ -298,8 +299,8 @@ int instance_attach(struct backend *b, const struct computer_spec *spec, const j
     struct zygote *zygote = native_ready(n, wait, err);
     if (!zygote || end_remains(n, spec->key, data, err) < 0)
         return -1;
-    struct native_instance *i = instance_new(n, spec, (uint32_t)id_base);
-    if (start(i, zygote, false, wait, err) < 0) {
+    struct native_instance *i = instance_new(n, zygote, spec, (uint32_t)id_base);
+    if (start(i, false, wait, err) < 0) {
         if (err && err->code == ERR_UNSUPPORTED)
             err->code = ERR_UNAVAILABLE;
         stop(i, NULL);

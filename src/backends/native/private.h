@@ -47,6 +47,7 @@ struct native {
 struct native_instance {
     struct instance base;
     struct native *native;
+    struct zygote *zygote; /* that made it: init ends with it */
     char id[LIMIT_COMPUTER_ID_BYTES + 1];
     char key[32];
     char *folder; /* of the computer; ours is FOLDER/native */

@@ -40,7 +40,7 @@ static void test_init_killed(void **state)
 static pid_t find_zygote(void)
 {
     char command[64], line[32] = "";
-    snprintf(command, sizeof(command), "pgrep -P %d sandbox-zygote", (int)getpid());
+    snprintf(command, sizeof(command), "pgrep -n -P %d sandbox-zygote", (int)getpid());
     FILE *found = popen(command, "r");
     assert_non_null(found);
     assert_non_null(fgets(line, sizeof(line), found));
@@ -59,6 +59,18 @@ static void test_zygote_killed(void **state)
     subject_create(&s, "after");
     assert_output(&s, "echo new", "new\n");
     subject_remove(&s);
+}
+
+/* The zygote that made a computer outlasts the turn to another kind of root. */
+static void test_going_plain_ends_nothing(void **state)
+{
+    struct native *n = native_of(world.backend);
+    const bool plain = n->plain;
+    struct error err = ERROR_INIT;
+    n->plain = false;
+    assert_int_equal(native_go_plain(n, "for a test", &err), 0);
+    assert_output(&common, "echo lives on", "lives on\n");
+    n->plain = plain;
 }
 
 static void *create_thread(void *arg)
@@ -334,6 +346,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest life_cases[] = {
         cmocka_unit_test(test_init_killed),
         cmocka_unit_test(test_zygote_killed),
+        cmocka_unit_test(test_going_plain_ends_nothing),
         cmocka_unit_test(test_creates_at_once),
         cmocka_unit_test(test_create_cancelled),
         cmocka_unit_test(test_files_last),
