@@ -93,7 +93,7 @@ int wait_check(const struct wait *wait, struct error *err)
 int wait_fd(int fd, short events, const struct wait *wait, short *ret_revents, struct error *err)
 {
     struct pollfd fds[] = {{.fd = fd, .events = events}, {.fd = cancel_fd(wait->cancel), .events = POLLIN}};
-    if (wait->cancel && fds[1].fd < 0)
+    if ((wait->cancel && fds[1].fd < 0) || (events && fd < 0)) /* waiting would not end before the limits */
         return error_errno(err, ERR_LIMIT, errno, "no descriptor left to wait with");
 
     for (;;) {

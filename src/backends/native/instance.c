@@ -81,8 +81,11 @@ static int await_ready(struct native_instance *i, const struct wait *wait, struc
     struct wait bounded = *wait;
     int64_t latest = clock_now() + READY_TIMEOUT_NS;
     bounded.deadline = bounded.deadline < latest ? bounded.deadline : latest;
-    if (wait_fd(i->channel, POLLIN, &bounded, NULL, err) < 0)
+    if (wait_fd(i->channel, POLLIN, &bounded, NULL, err) < 0) {
+        if (err && err->code == ERR_TIMEOUT && bounded.deadline == latest)
+            err->code = ERR_UNAVAILABLE; /* the caller has time left: this limit is ours */
         return error_prefix(err, "make the computer");
+    }
     struct guest_ready ready;
     int extra = -1;
     ssize_t n = channel_receive(i->channel, &ready, sizeof(ready), &extra);

@@ -95,6 +95,8 @@ static struct zygote *prepare_for_all(struct native *n, struct error *err)
     zygote_unref(dead);
     struct error e = ERROR_INIT;
     struct zygote *z = prepare(n, &e);
+    if (e.code == ERR_NOT_FOUND)
+        e.code = ERR_UNAVAILABLE; /* what isn't found is no computer */
     pthread_mutex_lock(&n->lock);
     n->zygote = z;
     n->failure = e;

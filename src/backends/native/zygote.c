@@ -278,6 +278,8 @@ int zygote_await(struct zygote *z, struct zygote_asker *a, const struct wait *wa
     if (failed < 0) {
         if (pidfd >= 0)
             pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
+        if (err && err->code == ERR_TIMEOUT && bounded.deadline == latest)
+            error_set(err, ERR_UNAVAILABLE, "the zygote process does not answer");
         return -1;
     }
     if (a->reply.error.stage[0])

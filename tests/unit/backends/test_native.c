@@ -299,6 +299,18 @@ static void test_describe(void **state)
     assert_string_equal(d.shell, "/bin/bash");
 }
 
+/* A state directory that can't be is no computer that isn't found. */
+static void test_impossible_state_is_unavailable(void **state)
+{
+    struct error err = ERROR_INIT;
+    struct native_options options = {
+        .state_dir = "/proc/version/state", .memory_bytes = MIB, .pids = 1, .cpus = 1};
+    struct backend *b = native_new_on(&options, &world.machine);
+    assert_int_equal(b->ops->probe(b, &for_ever, &err), -1);
+    assert_int_equal(err.code, ERR_UNAVAILABLE);
+    b->ops->free(b);
+}
+
 static int set_up(void **state)
 {
     struct error err = ERROR_INIT;
@@ -358,6 +370,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_rootfs),
         cmocka_unit_test(test_descriptors),
         cmocka_unit_test(test_describe),
+        cmocka_unit_test(test_impossible_state_is_unavailable),
     };
     struct CMUnitTest cases[64];
     assert_true(native_exec_case_count + ARRAY_LEN(life_cases) <= ARRAY_LEN(cases));

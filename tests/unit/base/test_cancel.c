@@ -91,6 +91,15 @@ static void deadline_ends_the_wait(void **state)
     fd_close(p[1]);
 }
 
+/* What could never come isn't waited for. */
+static void no_descriptor_is_no_wait(void **state)
+{
+    struct error err = ERROR_INIT;
+    struct wait wait = {.deadline = DEADLINE_NONE};
+    assert_int_equal(wait_fd(-1, POLLIN, &wait, NULL, &err), -1);
+    assert_int_equal(err.code, ERR_LIMIT);
+}
+
 static void *fire(void *arg)
 {
     cancel_fire(arg, ERR_DELETED);
@@ -150,6 +159,7 @@ int main(void)
         cmocka_unit_test(last_reference_closes_the_descriptor),
         cmocka_unit_test(ready_descriptor_ends_the_wait),
         cmocka_unit_test(deadline_ends_the_wait),
+        cmocka_unit_test(no_descriptor_is_no_wait),
         cmocka_unit_test(token_ends_the_wait_from_another_thread),
         cmocka_unit_test(races_have_one_winner),
     };
