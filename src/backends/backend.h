@@ -59,7 +59,7 @@ struct exec_stream {
     uint64_t total;   /* bytes written by the command */
     uint64_t omitted; /* between head and tail */
     char *path; /* in the computer: the full output (its first LIMIT_SPOOL_BYTES), if it was cut; or NULL */
-    bool path_complete;
+    uint64_t path_bytes; /* how much of it is there: less than total if a limit or a full disk was met */
 };
 
 /* A command that ran, whatever came of it: also one that timed out (exit_code 124), or whose program isn't

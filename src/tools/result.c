@@ -24,7 +24,7 @@ struct view {
     size_t head_len, tail_len;
     uint64_t total, omitted;
     const char *path; /* of the full output in the computer, or NULL */
-    bool path_complete;
+    uint64_t path_bytes;
     bool replaced; /* text only: some bytes are no UTF-8 */
 };
 
@@ -48,7 +48,7 @@ static struct view view_of(const char *name, const struct exec_stream *s)
                          .total = s->total,
                          .omitted = s->omitted,
                          .path = s->path,
-                         .path_complete = s->path_complete};
+                         .path_bytes = s->path_bytes};
 }
 
 /* Half of what is shown, from its middle. */
@@ -86,7 +86,7 @@ static void format_marker(const struct view *v, char ret[MARKER_BYTES])
     int n = snprintf(ret, MARKER_BYTES, "\n[... %llu bytes omitted", (unsigned long long)v->omitted);
     if (v->path && n > 0)
         n += snprintf(ret + n, MARKER_BYTES - (size_t)n, "; %s is in %.256s",
-                      v->path_complete ? "the full output" : "more of it", v->path);
+                      v->path_bytes == v->total ? "the full output" : "more of it", v->path);
     snprintf(ret + n, MARKER_BYTES - (size_t)n, " ...]\n");
 }
 
@@ -161,8 +161,8 @@ static void write_gap(struct json_writer *w, const struct view *v)
     snprintf(key, sizeof(key), "%s_path", v->name);
     jw_key(w, key);
     jw_string(w, v->path);
-    if (!v->path_complete)
-        write_member_integer(w, v->name, "_path_bytes", LIMIT_SPOOL_BYTES);
+    if (v->path_bytes < v->total)
+        write_member_integer(w, v->name, "_path_bytes", v->path_bytes);
 }
 
 static void write_truncated(struct json_writer *w, const struct content *c)

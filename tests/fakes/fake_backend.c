@@ -330,7 +330,7 @@ static void finish_streams(struct fake_exec *x, struct exec_result *ret)
     output_finish(x->output, ret);
     for (int i = 0; i < OUTPUT_STREAMS; i++) {
         streams[i]->path = TAKE_PTR(x->spool[i]);
-        streams[i]->path_complete = streams[i]->path && x->spooled[i] == streams[i]->total;
+        streams[i]->path_bytes = x->spooled[i];
     }
 }
 

@@ -71,7 +71,9 @@ void spool_write(void *ctx, enum output_stream stream, const void *bytes, size_t
     size_t fits = n < room ? n : (size_t)room;
     if (fd_write_all(s->streams[stream].fd, bytes, fits) < 0 || fits < n)
         s->streams[stream].cut = true;
-    s->streams[stream].written += fits;
+    /* Also of what failed, a part may be there: our place in the file tells. */
+    off_t place = s->streams[stream].cut ? lseek(s->streams[stream].fd, 0, SEEK_CUR) : -1;
+    s->streams[stream].written = place >= 0 ? (uint64_t)place : s->streams[stream].written + fits;
 }
 
 void spool_finish(struct spool *s, struct exec_result *ret)
@@ -80,6 +82,6 @@ void spool_finish(struct spool *s, struct exec_result *ret)
     for (int n = 0; n < OUTPUT_STREAMS; n++) {
         s->streams[n].fd = fd_close(s->streams[n].fd);
         results[n]->path = TAKE_PTR(s->streams[n].path);
-        results[n]->path_complete = results[n]->path && !s->streams[n].cut;
+        results[n]->path_bytes = s->streams[n].written;
     }
 }

@@ -287,10 +287,32 @@ static void test_flood(void **state)
     assert_int_equal(r.out.omitted, FLOOD_MIB * MIB - 64 * KIB);
     assert_memory_equal(r.out.head.data, "1\n2\n3\n", 6);
     assert_non_null(r.out.path);
-    assert_true(r.out.path_complete);
+    assert_int_equal(r.out.path_bytes, r.out.total);
     assert_null(r.err.path);
     snprintf(command, sizeof(command), "cmp %s <(seq 1 2000000 | head -c %lu) && rm %s && echo same",
              r.out.path, FLOOD_MIB * MIB, r.out.path);
+    exec_result_done(&r);
+    assert_output(&common, command, "same\n");
+}
+
+/* What a full disk took of the output is told as it is. */
+static void test_flood_on_a_full_disk(void **state)
+{
+    struct exec_result r;
+    char command[256];
+    assert_output(&common,
+                  "rm -rf /tmp/command-output; ln -s /dev/shm /tmp/command-output; "
+                  "head -c 65000000 /dev/zero > /dev/shm/fill; echo ok",
+                  "ok\n");
+    struct exec_request q = request("head -c 8000000 /dev/zero");
+    q.output_limit = 64 * KIB;
+    run_ok(&common, &q, &r);
+    assert_int_equal(r.out.total, 8000000);
+    assert_non_null(r.out.path);
+    assert_in_range(r.out.path_bytes, 1, 7999999);
+    snprintf(command, sizeof(command),
+             "[ $(stat -c %%s %s) = %llu ] && echo same; rm /tmp/command-output /dev/shm/*", r.out.path,
+             (unsigned long long)r.out.path_bytes);
     exec_result_done(&r);
     assert_output(&common, command, "same\n");
 }
@@ -429,6 +451,7 @@ const struct CMUnitTest native_exec_cases[] = {
     cmocka_unit_test(test_timeout),
     cmocka_unit_test(test_cancel),
     cmocka_unit_test(test_flood),
+    cmocka_unit_test(test_flood_on_a_full_disk),
     cmocka_unit_test(test_background_flood),
     cmocka_unit_test(test_isolation),
     cmocka_unit_test(test_many_at_once),

@@ -31,10 +31,9 @@ static struct exec_stream whole(const char *text)
 static struct exec_stream cut(const char *head, uint64_t omitted, const char *tail, const char *path,
                               bool complete)
 {
-    struct exec_stream s = {.total = strlen(head) + omitted + strlen(tail),
-                            .omitted = omitted,
-                            .path = xstrdup(path),
-                            .path_complete = complete};
+    struct exec_stream s = {
+        .total = strlen(head) + omitted + strlen(tail), .omitted = omitted, .path = xstrdup(path)};
+    s.path_bytes = complete ? s.total : 67108864;
     put(&s.head, head, strlen(head));
     put(&s.tail, tail, strlen(tail));
     return s;
