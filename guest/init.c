@@ -147,8 +147,6 @@ static int set_up(const struct init_start *start, struct guest_error *err)
     close(FD_SYNC);
     if (tree_make(start->root_flags, start->slot, start->create->shm_bytes, err) < 0)
         return -1;
-    if (sethostname(start->create->hostname, strlen(start->create->hostname)) < 0)
-        return report(err, "set hostname");
     if (replace_standard_descriptors(err) < 0)
         return -1;
     init.use_reapers = start->create->flags & GUEST_SCOPE_REAPER;

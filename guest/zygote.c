@@ -1,11 +1,11 @@
 /* The zygote is small, has one thread and does one thing: on request it clones a process that becomes a
- * computer's init. Its network namespace the child inherits: that is the dearest to make, so there is always
- * a fresh one ahead (it belongs to the host's user namespace, so nobody inside is root of it). All others but
- * mount and cgroup are made by clone3, in one call with the pidfd and the place in cgroup2. Then, while the
- * child waits: map its ids, attach the base with ids shifted into its user namespace; let it go. The child
- * copies the zygote's mounts and says so by closing its end of the sync pair; only then is the attached base
- * taken away again, when there is time. Meanwhile the zygote serves the next request: each computer under way
- * has a slot.
+ * computer's init. Three namespaces the child inherits, network, IPC and UTS: they are dear to make, so there
+ * are always fresh ones ahead (they belong to the host's user namespace, so nobody inside is root of them).
+ * All others but mount and cgroup are made by clone3, in one call with the pidfd and the place in cgroup2.
+ * Then, while the child waits: map its ids, attach the base with ids shifted into its user namespace; let it
+ * go. The child copies the zygote's mounts and says so by closing its end of the sync pair; only then is the
+ * attached base taken away again, when there is time. Meanwhile the zygote serves the next request: each
+ * computer under way has a slot.
  *
  * It is the parent of all inits and reaps them; until then their numbers can't be reused, so it may kill by
  * number. If the server goes, it kills them. If it is killed itself, they live on: nothing ties an init to
@@ -36,14 +36,16 @@
 
 #define SLOTS 64
 #define STALE_MAX 8
-#define DETACH_AFTER_MS 20
+/* What can wait, waits until the computer just made is likely to be complete: it needs the CPUs. */
+#define IDLE_MS 4
 #define INITS_MAX 16384
 #define GOODBYE_MS 2000 /* without a sign of progress */
 #define GOODBYE_STEP_MS 100
 
 static struct {
     uint32_t root_flags;
-    bool network_is_fresh;
+    bool is_fresh; /* nobody has had the three namespaces that we are in */
+    bool has_idle_work;
     int sync[SLOTS]; /* our end; -1: the slot is free */
     uint64_t stale;  /* free slots whose lower is still attached, a bit each */
     pid_t inits[INITS_MAX];
@@ -86,7 +88,7 @@ static pid_t clone_init(const struct guest_create *create, const int *fds, unsig
                         int *ret_pidfd)
 {
     struct clone_args args = {
-        .flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD,
+        .flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_PIDFD,
         .pidfd = (uintptr_t)ret_pidfd,
         .exit_signal = SIGCHLD,
     };
@@ -107,7 +109,6 @@ static pid_t clone_init(const struct guest_create *create, const int *fds, unsig
     });
 }
 
-/* Taking a mount away makes the kernel interrupt every CPU: not while a computer is being made. */
 static void detach_stale(void)
 {
     for (unsigned i = 0; i < SLOTS; i++)
@@ -122,6 +123,7 @@ static void free_slot(unsigned slot)
     zygote.sync[slot] = -1;
     if (!(zygote.root_flags & GUEST_ROOT_PLAIN))
         zygote.stale |= UINT64_C(1) << slot;
+    zygote.has_idle_work = true;
     if (__builtin_popcountll(zygote.stale) >= STALE_MAX)
         detach_stale();
 }
@@ -135,19 +137,19 @@ static int open_ports(struct guest_error *err)
     return 0;
 }
 
-static int refresh_network(struct guest_error *err)
+static int refresh(struct guest_error *err)
 {
-    if (zygote.network_is_fresh)
+    if (zygote.is_fresh)
         return 0;
-    if (unshare(CLONE_NEWNET) < 0)
-        return report(err, "unshare network");
+    if (unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
+        return report(err, "unshare");
     struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
     _cleanup_fd_ int socket_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (socket_fd < 0 || ioctl(socket_fd, SIOCSIFFLAGS, &request) < 0)
         return report(err, "raise loopback");
     if (open_ports(err) < 0)
         return -1;
-    zygote.network_is_fresh = true;
+    zygote.is_fresh = true;
     return 0;
 }
 
@@ -157,8 +159,10 @@ static int make_computer(const struct guest_create *create, const int *fds, unsi
     int pair[2];
     if (zygote.init_count == INITS_MAX)
         return report_text(err, EAGAIN, "count computers", "too many");
-    if (refresh_network(err) < 0)
+    if (refresh(err) < 0)
         return -1;
+    if (sethostname(create->hostname, strlen(create->hostname)) < 0)
+        return report(err, "set hostname");
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return report(err, "make sync pair");
     zygote.sync[slot] = pair[0];
@@ -169,7 +173,8 @@ static int make_computer(const struct guest_create *create, const int *fds, unsi
         free_slot(slot);
         return -1;
     }
-    zygote.network_is_fresh = false;
+    zygote.is_fresh = false;
+    zygote.has_idle_work = true;
     zygote.inits[zygote.init_count++] = pid;
     if (prepare_child(pid, create, slot, err) < 0 || send(pair[0], "g", 1, MSG_NOSIGNAL) != 1) {
         if (!err->stage[0])
@@ -208,7 +213,6 @@ static void handle_create(const struct packet *packet)
     packet_send(GUEST_FD_CONTROL, &reply, sizeof(reply), pidfd, 0);
     if (pidfd >= 0)
         close(pidfd);
-    refresh_network(&(struct guest_error){}); /* for the next one; if it fails, that one will tell */
 }
 
 /* --- serving --- */
@@ -236,6 +240,13 @@ static int say_goodbye(void)
     return 0;
 }
 
+static void do_idle_work(void)
+{
+    zygote.has_idle_work = false;
+    refresh(&(struct guest_error){}); /* if it fails, the create that needs it will tell */
+    detach_stale();
+}
+
 static void free_slots(const struct pollfd *polled, const unsigned *slots, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
@@ -258,11 +269,11 @@ static int serve(struct packet *packet)
                 polled[3 + count].fd = zygote.sync[i];
                 slots[count++] = i;
             }
-        int ready = poll(polled, 3 + count, zygote.stale ? DETACH_AFTER_MS : -1);
+        int ready = poll(polled, 3 + count, zygote.has_idle_work ? IDLE_MS : -1);
         if (ready < 0 && errno != EINTR)
             return say_goodbye();
         if (ready == 0)
-            detach_stale();
+            do_idle_work();
         if (ready <= 0)
             continue;
         if (polled[0].revents)
@@ -342,5 +353,8 @@ int zygote_run(void)
     int failed = set_up(&packet, &reply.error);
     packet_close_fds(&packet);
     packet_send(GUEST_FD_CONTROL, &reply, sizeof(reply), -1, 0);
-    return failed ? 1 : serve(&packet);
+    if (failed)
+        return 1;
+    do_idle_work(); /* the first create is on its way, but not here yet */
+    return serve(&packet);
 }

@@ -258,10 +258,10 @@ static int app_serve(struct app *app)
         app_free(app);
         return 0;
     }
-    if (!joined)
-        log_warning("a call did not end in time; what it leaves is removed by the next start");
+    /* All calls have ended or were told of by end_done(); what still runs then is only the removal of what
+     * other servers have left, and the next start goes on with it. */
     log_close();
-    _exit(1);
+    _exit(app->left_behind);
 }
 
 static int fail(const struct app *app, const struct error *err, int exit_code)

@@ -6,12 +6,15 @@
 #define MIB (1024UL * KIB)
 
 /* protocol */
-#define LIMIT_MESSAGE_BYTES (8 * MIB)       /* one JSON-RPC message; a longer line is discarded and refused */
+/* One JSON-RPC message; a longer line is discarded and refused. All of a call at its limits, each byte
+ * escaped
+ * (\u0000), is less. */
+#define LIMIT_MESSAGE_BYTES (24 * MIB)
 #define LIMIT_INLINE_PARSE_BYTES (64 * KIB) /* a longer message is parsed on a worker */
 #define LIMIT_JSON_DEPTH 64                 /* nesting of a message */
 #define LIMIT_BATCH_MESSAGES 64             /* of a 2025-03-26 batch */
 #define LIMIT_IN_FLIGHT_REQUESTS 1024       /* per session */
-#define LIMIT_SEND_QUEUE_BYTES (256 * MIB)  /* queued for a slow reader; beyond it reading pauses */
+#define LIMIT_SEND_QUEUE_BYTES (64 * MIB)   /* queued for a slow reader; beyond it reading pauses */
 #define LIMIT_RESULT_BYTES (64 * MIB)       /* one result, escaped */
 #define LIMIT_IN_FLIGHT_BYTES (64 * MIB)    /* per session, of their messages */
 #define LIMIT_REQUEST_ID_BYTES 1024         /* raw text of a request id */

@@ -149,7 +149,7 @@ void computer_clean(struct computer *c)
 static void gone_error(const struct computer *c, struct error *err)
 {
     const struct error cause = *err;
-    error_set(err, ERR_GONE, "computer '%s' has ended by itself (%.200s); %s", c->id, cause.msg,
+    error_set(err, ERR_GONE, "computer '%s' has ended by itself: %.200s; %s", c->id, cause.msg,
               c->temporary ? "its files are lost, and the next call makes a new, empty one"
                            : "its processes are lost, its files are kept, and the next call starts it again");
 }

@@ -54,6 +54,9 @@ struct computer_use {
 int computers_use(struct computer_session *s, const char *id, enum lifetime lifetime, const struct wait *wait,
                   struct computer_use *ret, struct error *err);
 void computers_release(struct computer_use *use); /* an empty one is fine */
+/* If this very use has made the computer, and nobody else uses it yet, it ends with the release: as if it had
+ * never been. */
+void computers_unmake(struct computer_use *use);
 /* The backend's exec, plus: the end of the computer by anybody's wish fires the request's token, and ERR_GONE
  * (the computer ended by itself) frees its id for this session; every other session that knows it is told
  * once too, within a day. */

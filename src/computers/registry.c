@@ -143,6 +143,18 @@ void computers_release(struct computer_use *use)
     *use = (struct computer_use){0};
 }
 
+void computers_unmake(struct computer_use *use)
+{
+    static const struct error UNWANTED = {.code = ERR_DELETED, .msg = "the call that made it was refused"};
+    struct computer *c = use->computer;
+    if (!use->created)
+        return;
+    pthread_mutex_lock(&c->computers->lock);
+    if (c->uses == 1 && c->sessions == 1 && c->temporary && computer_end_locked(c, &UNWANTED))
+        session_forget_locked(use->session, c);
+    pthread_mutex_unlock(&c->computers->lock);
+}
+
 /* What the session knows under the id, else what its principal has. NULL: nothing. */
 static struct computer *look_up_locked(const struct computer_session *s, const char *id)
 {

@@ -33,11 +33,11 @@ static const char *type_name(const json_t *value)
     }
 }
 
-static bool is_absent(const json_t *value)
+static bool is_absent(const struct bind_field *f, const json_t *value)
 {
     return json_is_null(value) || (json_is_string(value) && json_string_length(value) == 0) ||
-           (json_is_array(value) && json_array_size(value) == 0) ||
-           (json_is_object(value) && json_object_size(value) == 0);
+           (f->type == BIND_LIST && json_is_array(value) && json_array_size(value) == 0) ||
+           (f->type == BIND_MAP && json_is_object(value) && json_object_size(value) == 0);
 }
 
 static bool has_nul(const json_t *string)
@@ -76,12 +76,12 @@ bool bind_number(const json_t *value, double *ret)
 static int read_number(const struct bind_field *f, const json_t *value, double *ret, struct error *err)
 {
     if (!bind_number(value, ret))
-        return error_set(err, ERR_INVALID, "'%s' must be a number from %.10g to %.10g, and is %s", f->name,
-                         f->min, f->max,
+        return error_set(err, ERR_INVALID, "'%s' must be a number from %.10g to %.10g%s, and is %s", f->name,
+                         f->min, f->max, f->unit ? f->unit : "",
                          json_is_string(value) ? "a string that holds none" : type_name(value));
     if (*ret < f->min || *ret > f->max)
-        return error_set(err, ERR_INVALID, "'%s' is %.10g, and must be from %.10g to %.10g", f->name, *ret,
-                         f->min, f->max);
+        return error_set(err, ERR_INVALID, "'%s' is %.10g, and must be from %.10g to %.10g%s", f->name, *ret,
+                         f->min, f->max, f->unit ? f->unit : "");
     return 0;
 }
 
@@ -173,7 +173,7 @@ static int bind_list(const struct bind_field *f, const json_t *value, void *to, 
     json_array_foreach (list, index, item) {
         if (!json_is_string(item))
             return error_set(err, ERR_INVALID,
-                             "'%s' must be a list of strings, and element %zu is %s: put it in quotes",
+                             "'%s' must be a list of strings, and element %zu is %s: write it as a string",
                              f->name, index, type_name(item));
         if (has_nul(item))
             return error_set(err, ERR_INVALID,
@@ -203,7 +203,8 @@ static int check_entry(const struct bind_field *f, const char *name, size_t name
         return error_set(err, ERR_INVALID, "'%s' contains the name '%.80s', and names cannot contain '='",
                          f->name, name);
     if (!json_is_string(value))
-        return error_set(err, ERR_INVALID, "'%s' must hold strings, and '%.80s' is %s: put it in quotes",
+        return error_set(err, ERR_INVALID,
+                         "'%s' must hold strings, and '%.80s' is %s: write it as a string, or leave it out",
                          f->name, name, type_name(value));
     if (has_nul(value))
         return error_set(err, ERR_INVALID, "'%s' contains a NUL character in '%.80s'; remove it", f->name,
@@ -290,11 +291,12 @@ int bind_arguments(const struct bind_field *fields, size_t count, const json_t *
         const json_t *value = json_object_iter_value(i);
         const struct bind_field *f = find_field(fields, count, name);
         if (!f && (f = find_meant(fields, count, name)))
-            return error_set(err, ERR_INVALID, "there is no argument '%.80s': use '%s'", name, f->name);
+            return error_set(err, ERR_INVALID, "there is no argument '%.80s': use '%s'%s%s%s", name, f->name,
+                             f->unit ? " (in" : "", f->unit ? f->unit : "", f->unit ? ")" : "");
         if (!f) {
             ignored = ignored ? ignored : json_array();
             json_array_append_new(ignored, json_stringn(name, json_object_iter_key_len(i)));
-        } else if (!is_absent(value) && BINDERS[f->type](f, value, (char *)ret + f->offset, err) < 0) {
+        } else if (!is_absent(f, value) && BINDERS[f->type](f, value, (char *)ret + f->offset, err) < 0) {
             return -1;
         }
     }

@@ -39,6 +39,7 @@ struct bind_field {
     unsigned flags;
     size_t offset; /* in the struct that is filled */
     double min, max;
+    const char *unit; /* for messages: " seconds"; or NULL */
     size_t max_item, max_items;
     const char *const *choices; /* NULL-terminated */
     const char *aliases; /* names that are refused in favour of this one, between blanks: " cwd dir " */

@@ -48,8 +48,12 @@ int tool_exec(const struct toolset *t, const struct tool_call *call, struct buf 
     struct exec_result result = {0};
     struct error why = ERROR_INIT;
     if (exec_arguments_read(call->arguments, &defaults, &a, &why) < 0 ||
-        use_computer(call, &a, &use, &why) < 0 || run(call, &a, &use, &result, &why) < 0)
+        use_computer(call, &a, &use, &why) < 0)
         return fail(&why, ret, err);
+    if (run(call, &a, &use, &result, &why) < 0) {
+        computers_unmake(&use); /* nobody would be told that it is there */
+        return fail(&why, ret, err);
+    }
 
     const struct exec_reply reply = {
         .result = &result,

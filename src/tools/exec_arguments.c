@@ -56,6 +56,7 @@ static const struct bind_field FIELDS[] = {
      AT(timeout_s),
      .min = LIMIT_TIMEOUT_MIN_S,
      .max = LIMIT_TIMEOUT_MAX_S,
+     .unit = " seconds",
      .aliases = " timeout_seconds timeout_secs timeout_sec time_limit timeout_ms "},
     {.name = "env",
      .type = BIND_MAP,

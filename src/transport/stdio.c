@@ -292,6 +292,21 @@ static void take_rest(struct stdio *s)
     }
 }
 
+/* While nothing may be taken, a client that has gone is noticed all the same: what it left unread can't
+ * matter to it any more. */
+static void watch_input(struct stdio *s)
+{
+    loop_watch_set(s->in_watch, s->eof ? 0 : may_take(s) ? POLLIN : LOOP_HANGUP);
+}
+
+static void end_of_input(struct stdio *s)
+{
+    s->eof = true;
+    s->linger_until = clock_now() + LINGER_MS * NSEC_PER_MSEC;
+    loop_watch_set(s->in_watch, 0);
+    maybe_end(s);
+}
+
 /* Goes on after input came, a long message was understood, or the output has room again. */
 static void proceed(void *arg)
 {
@@ -299,14 +314,17 @@ static void proceed(void *arg)
     take_lines(s);
     if (s->eof)
         take_rest(s);
-    loop_watch_set(s->in_watch, !s->eof && may_take(s) ? POLLIN : 0);
+    watch_input(s);
 }
 
 static void on_readable(void *arg, short revents)
 {
     struct stdio *s = arg;
     if (!may_take(s)) {
-        loop_watch_set(s->in_watch, 0);
+        if (revents & (POLLHUP | POLLERR | LOOP_HANGUP))
+            end_of_input(s);
+        else
+            watch_input(s);
         return;
     }
     if (buf_reserve(&s->input, READ_BYTES) < 0) {

@@ -184,14 +184,15 @@ int scope_end(struct scope *scope, int64_t deadline)
     return 0;
 }
 
-/* The pid in the innermost namespace: the last number of the NSpid line. -1: it has ended. */
+/* The pid in the innermost namespace: the last number of the NSpid line. -1: it has ended, or is about to: it
+ * has no memory any more. */
 static int inner_pid(int pid)
 {
     char path[40];
     snprintf(path, sizeof(path), "/proc/%d/status", pid);
     _cleanup_(buf_done)
     struct buf b = BUF_INIT(STATUS_MAX);
-    if (file_read(AT_FDCWD, path, &b, NULL) < 0)
+    if (file_read(AT_FDCWD, path, &b, NULL) < 0 || !strstr(b.data, "\nVmSize:"))
         return -1;
     char *line = strstr(b.data, "\nNSpid:");
     if (!line)

@@ -43,6 +43,12 @@ bool verdict_base_has(const struct native *n, const char *path)
 
 static int shell_missing(const struct native_instance *i, struct error *err)
 {
+    if (verdict_base_has(i->native, instance_shell(i)))
+        return error_set(
+            err, ERR_SHELL_NOT_FOUND,
+            "the shell %s is gone from this computer: use another computer_id, or pass the program and its "
+            "arguments as `args`",
+            instance_shell(i));
     char there[128] = "";
     for (size_t s = 0; s < ARRAY_LEN(shells); s++)
         if (verdict_base_has(i->native, shells[s])) {
@@ -67,7 +73,10 @@ static void cannot_execute(const struct exec_request *request, const char *progr
         ret->note =
             xasprintf("%s: not found in PATH; shell builtins such as %s need `command`", program, program);
     else if (searched)
-        ret->note = xasprintf("%s: not found in PATH", program);
+        ret->note = xasprintf("%s: not found in PATH%s", program,
+                              strchr(program, ' ')
+                                  ? "; each argument is an element of `args` of its own, or use `command`"
+                                  : "");
     else
         ret->note = xasprintf("%s: no such file, or the interpreter that it names is missing", program);
 }
@@ -75,8 +84,11 @@ static void cannot_execute(const struct exec_request *request, const char *progr
 static int cwd_missing(const struct exec_request *request, int sys, struct error *err)
 {
     const char *cwd = request->cwd ? request->cwd : "/";
-    return error_set(err, ERR_CWD_NOT_FOUND, "the working directory '%.300s' can't be entered: %s", cwd,
-                     strerror(sys));
+    return error_set(
+        err, ERR_CWD_NOT_FOUND,
+        "the working directory '%.300s' can't be entered: %s; make it first (mkdir -p), or leave "
+        "working_directory out for /",
+        cwd, strerror(sys));
 }
 
 static int no_process(const struct native_instance *i, int sys, struct error *err)
@@ -130,9 +142,7 @@ int verdict(const struct native_instance *i, const struct exec_request *request,
 int verdict_gone(const struct native_instance *i, bool out_of_memory, struct error *err)
 {
     if (out_of_memory)
-        return error_set(err, ERR_GONE,
-                         "the computer %s has ended: its processes ran out of memory (limit %lld MiB)", i->id,
+        return error_set(err, ERR_GONE, "its processes ran out of memory (limit %lld MiB)",
                          (long long)(i->native->limits.memory_bytes / (1024 * 1024)));
-    return error_set(err, ERR_GONE, "the computer %s has ended: its first process was killed from outside",
-                     i->id);
+    return error_set(err, ERR_GONE, "its first process was killed from outside");
 }

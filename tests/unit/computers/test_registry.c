@@ -103,6 +103,23 @@ static void bad_ids_make_nothing(void **state)
     domain_done(&d, NULL);
 }
 
+static void a_state_directory_that_cannot_be_used_is_told(void **state)
+{
+    struct domain d;
+    domain_init(&d, NULL, NULL);
+    _cleanup_(cleanup_free)
+    char *file = xasprintf("%s/file", d.state_dir);
+    assert_int_equal(file_replace(AT_FDCWD, file, "x", 1, false, NULL), 0);
+    const struct computers_options options = {.state_dir = file, .backend = d.backend};
+    struct computers *computers = computers_new(&options);
+    struct computer_session *s = computer_session_new(computers, "local");
+    must_not_use(s, NULL, LIFETIME_AS_IS, ERR_UNAVAILABLE);
+    must_not_use(s, "otter", LIFETIME_AS_IS, ERR_UNAVAILABLE);
+    assert_int_equal(computer_session_end(s, DEADLINE_NONE, NULL), 0);
+    computers_free(computers);
+    domain_done(&d, NULL);
+}
+
 static void permanent_needs_a_backend_that_can(void **state)
 {
     struct domain d;
@@ -470,6 +487,7 @@ int main(void)
         cmocka_unit_test(principals_are_separate),
         cmocka_unit_test(lifetimes),
         cmocka_unit_test(bad_ids_make_nothing),
+        cmocka_unit_test(a_state_directory_that_cannot_be_used_is_told),
         cmocka_unit_test(permanent_needs_a_backend_that_can),
         cmocka_unit_test(there_is_a_maximum),
         cmocka_unit_test(b22_one_creates_the_other_attaches),

@@ -247,7 +247,12 @@ static void failures_are_results(void **state)
     _cleanup_(cleanup_json_decref)
     json_t *cwd = call(&w, "{\"command\":\"ls\",\"working_directory\":\"/nope\"}", true);
     assert_string_equal(json_get_string(cwd, "code"), "cwd_not_found");
-    json_decref(call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\"}", false));
+    json_decref(
+        call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\",\"working_directory\":\"/nope\"}", true));
+    assert_int_equal(fake_backend_counts(w.backend).live, 0); /* none for a call that was refused */
+    _cleanup_(cleanup_json_decref)
+    json_t *otter = call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\"}", false);
+    assert_true(json_is_true(json_object_get(otter, "created")));
     _cleanup_(cleanup_json_decref)
     json_t *other = call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\",\"temporary\":false}", true);
     assert_string_equal(json_get_string(other, "code"), "invalid_argument");

@@ -34,7 +34,7 @@
 #define TOO_LONG                                                                                             \
     "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32600,\"message\":\"Invalid request: a message "  \
     "is "                                                                                                    \
-    "longer than 8 MiB\"}}"
+    "longer than 24 MiB\"}}"
 
 struct server {
     int in, out; /* what it is started with */
@@ -416,6 +416,34 @@ static void a_reader_that_waits_stops_nobody(struct wires w)
     hang_up(&w, s);
 }
 
+/* It sends on, does not read what it asked for until the server stops reading too, and goes. */
+static void a_client_that_goes_without_reading_ends_the_server(void **state)
+{
+    struct wires w = pipes();
+    struct server *s = start(w.in, w.out);
+    for (int i = 0; i < 3; i++)
+        tell(&w, "{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"tools/call\"}\n");
+    tell(&w, INITIALIZE "\n");
+    for (int i = 1; i <= 4; i++) {
+        char *call = xasprintf(
+            "{\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"tools/call\",\"params\":{\"name\":\"repeat\","
+            "\"arguments\":{\"size\":%lu}}}\n",
+            i, LIMIT_SEND_QUEUE_BYTES / 2);
+        tell(&w, call);
+        free(call);
+    }
+    toolset_await_started(s->toolset, 4);
+    assert_int_equal(fd_set_nonblocking(w.to, true), 0);
+    struct pollfd p = {.fd = w.to, .events = POLLOUT};
+    while (poll(&p, 1, 300) > 0) /* the wire stays full: nobody reads it any more */
+        if (write(w.to, "\n\n\n\n", 4) < 0)
+            assert_int_equal(errno, EAGAIN);
+    close(w.to);
+    join(s);
+    close(w.from);
+    buf_done(&w.ahead);
+}
+
 static void a_pipe_reader_that_waits_stops_nobody(void **state)
 {
     a_reader_that_waits_stops_nobody(pipes());
@@ -508,6 +536,7 @@ int main(void)
         cmocka_unit_test(bad_bytes_get_an_error_and_the_next_line_is_served),
         cmocka_unit_test(an_endless_line_is_refused_once),
         cmocka_unit_test(the_longest_message_is_served),
+        cmocka_unit_test(a_client_that_goes_without_reading_ends_the_server),
         cmocka_unit_test(a_pipe_reader_that_waits_stops_nobody),
         cmocka_unit_test(a_socket_reader_that_waits_stops_nobody),
         cmocka_unit_test(a_closed_pipe_ends_the_server),
