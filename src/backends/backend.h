@@ -127,6 +127,8 @@ struct backend_ops {
     /* Removes what a computer whose server is dead has left: processes, groups, files. data may be NULL when
      * the server died before it could record it: spec->key then names everything. */
     int (*reap)(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);
+    /* Ends what of a permanent computer a dead server has left running; its files stay, for attach. */
+    int (*settle)(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);
     /* All instances are gone. Returns NULL. */
     struct backend *(*free)(struct backend *b);
 };

@@ -111,6 +111,8 @@ static int put_down(struct computer *c, struct error *err)
 {
     int r = c->instance->ops->detach(TAKE_PTR(c->instance), err);
     clock_rfc3339(clock_wall(), c->record.last_used);
+    if (r == 0)
+        c->record.owner.pid = 0; /* nobody runs it, so nothing of it can be left */
     if (store_write(&c->folder, &c->record, r < 0 ? NULL : err) < 0)
         r = -1;
     folder_close(&c->folder);

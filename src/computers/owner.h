@@ -14,7 +14,7 @@
 struct owner {
     char machine[OWNER_MACHINE_SIZE]; /* 32 hex digits */
     char boot[OWNER_BOOT_SIZE];
-    pid_t pid;
+    pid_t pid;      /* 0: nobody */
     uint64_t start; /* clock_process_start(pid) */
 };
 

@@ -1,6 +1,7 @@
 /* What dead servers have left: temporary computers, computers that were never finished, folders half made or
- * half removed. The lock of a folder is what counts: who can take it is the only one who looks after it. It
- * is not even tried for computers that are none of these, since whoever wants to use one would find it taken.
+ * half removed; and what still runs of permanent ones. The lock of a folder is what counts: who can take it
+ * is the only one who looks after it. It is not even tried for computers that are none of these, since
+ * whoever wants to use one would find it taken.
  */
 #include "computers/registry.h"
 
@@ -25,6 +26,24 @@ static bool is_orphan(const struct owner *self, const struct record *record)
 {
     return (record->temporary || !record->ready) &&
            (owner_equal(self, &record->owner) || owner_is_dead(self, &record->owner));
+}
+
+/* A permanent computer whose server ended without putting it down. */
+static bool is_abandoned(const struct owner *self, const struct record *record)
+{
+    return !record->temporary && record->ready && record->owner.pid != 0 &&
+           owner_is_dead(self, &record->owner);
+}
+
+static void settle(struct computers *c, const struct folder *folder, struct record *record)
+{
+    const struct computer_spec spec = {
+        .id = record->id, .principal = record->principal, .key = record->key, .folder = folder->path};
+    if (strcmp(record->backend, c->backend->ops->name) != 0 ||
+        c->backend->ops->settle(c->backend, &spec, record->data, NULL) < 0)
+        return;
+    record->owner.pid = 0;
+    store_write(folder, record, NULL); /* if that fails, it is settled once more */
 }
 
 int reap_folder(struct computers *c, struct folder *folder, const struct record *record, struct error *err)
@@ -59,7 +78,8 @@ static bool may_be_orphan(const struct computers *c, const struct owner *self, c
     const struct folder folder = {.path = path, .lock = -1};
     _cleanup_(record_done)
     struct record record = {0};
-    return store_is_debris(name) || (store_read(&folder, &record, NULL) == 0 && is_orphan(self, &record));
+    return store_is_debris(name) || (store_read(&folder, &record, NULL) == 0 &&
+                                     (is_orphan(self, &record) || is_abandoned(self, &record)));
 }
 
 static void reap_name(void *ctx, const char *principal, const char *name)
@@ -74,8 +94,11 @@ static void reap_name(void *ctx, const char *principal, const char *name)
         return;
     if (store_is_debris(name))
         store_remove(&folder, NULL);
-    else if (store_read(&folder, &record, NULL) == 0 &&
-             reap_folder(reaping->computers, &folder, &record, NULL) == 1)
+    else if (store_read(&folder, &record, NULL) < 0)
+        ; /* whoever asks for it is told */
+    else if (is_abandoned(&reaping->self, &record))
+        settle(reaping->computers, &folder, &record);
+    else if (reap_folder(reaping->computers, &folder, &record, NULL) == 1)
         reaping->count++;
     folder_close(&folder);
 }

@@ -579,6 +579,14 @@ static int fake_reap(struct backend *b, const struct computer_spec *spec, const 
     return 0;
 }
 
+static int fake_settle(struct backend *b, const struct computer_spec *spec, const json_t *data,
+                       struct error *err)
+{
+    kill_left(spec->key);
+    count(fake_of(b), &fake_of(b)->counts.settled, 0);
+    return 0;
+}
+
 static struct backend *fake_free(struct backend *b)
 {
     struct fake *f = fake_of(b);
@@ -605,6 +613,7 @@ static const struct backend_ops FAKE_OPS = {
     .detach = fake_detach,
     .remove = fake_remove,
     .reap = fake_reap,
+    .settle = fake_settle,
     .free = fake_free,
 };
 

@@ -20,8 +20,8 @@ struct fake_hooks {
 };
 
 struct fake_counts {
-    int created, attached, killed, detached, removed, reaped; /* calls that succeeded */
-    int live;                                                 /* instances */
+    int created, attached, killed, detached, removed, reaped, settled; /* calls that succeeded */
+    int live;                                                          /* instances */
 };
 
 /* `capabilities`: of enum backend_capability. */

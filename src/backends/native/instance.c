@@ -383,14 +383,26 @@ int instance_remove(struct instance *instance, struct error *err)
     return result;
 }
 
+/* Where groups would be is known only after this; without it there are none to end but the recorded ones. */
+static void know_groups(struct native *n)
+{
+    struct error ignored = ERROR_INIT;
+    struct wait wait = {.deadline = DEADLINE_NONE};
+    zygote_unref(native_ready(n, &wait, &ignored));
+}
+
+int instance_settle(struct backend *b, const struct computer_spec *spec, const json_t *data,
+                    struct error *err)
+{
+    struct native *n = native_of(b);
+    know_groups(n);
+    return end_remains(n, spec->key, data, err);
+}
+
 int instance_reap(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err)
 {
     struct native *n = native_of(b);
-    struct error ignored = ERROR_INIT;
-    struct wait wait = {.deadline = DEADLINE_NONE};
-    /* Where groups would be is known only after this; without it there are none to remove but the recorded
-     * ones. */
-    zygote_unref(native_ready(n, &wait, &ignored));
+    know_groups(n);
     int result = end_remains(n, spec->key, data, err);
     int64_t id_base = json_integer_value(json_object_get(data, "id_base"));
     bool known = id_base >= ID_RANGE_FIRST && id_base <= UINT32_MAX;

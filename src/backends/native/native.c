@@ -228,6 +228,7 @@ static const struct backend_ops ops = {
     .detach = instance_detach,
     .remove = instance_remove,
     .reap = instance_reap,
+    .settle = instance_settle,
     .free = native_free,
 };
 

@@ -92,6 +92,8 @@ void instance_kill(struct instance *i);
 int instance_detach(struct instance *i, struct error *err);
 int instance_remove(struct instance *i, struct error *err);
 int instance_reap(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);
+int instance_settle(struct backend *b, const struct computer_spec *spec, const json_t *data,
+                    struct error *err);
 /* run.c */
 int instance_exec(struct instance *i, const struct exec_request *request, struct exec_result *ret,
                   struct error *err);

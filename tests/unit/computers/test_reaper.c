@@ -46,6 +46,24 @@ static void server_kill(struct server *s)
     assert_int_equal(waitpid(s->pid, NULL, 0), s->pid);
 }
 
+static void a_dead_servers_permanent_computers_are_settled_once(void **state)
+{
+    struct domain d;
+    struct server server;
+    domain_init(&d, NULL, NULL);
+    server_start(&server, d.state_dir);
+    server_kill(&server);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(computers_reap(d.computers), i ? 0 : 1); /* the temporary one */
+        assert_true(folder_exists(&d, "permanent"));
+        assert_int_equal(fake_backend_counts(d.backend).settled, 1);
+    }
+    struct computer_use use = must_use(d.session, "permanent", LIFETIME_PERMANENT);
+    assert_int_equal(computers_reap(d.computers), 0); /* ours */
+    computers_release(&use);
+    domain_done(&d, NULL);
+}
+
 static void a_living_servers_computers_stay(void **state)
 {
     struct domain d;
@@ -169,6 +187,7 @@ static void an_empty_state_directory_is_not_even_made(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_dead_servers_permanent_computers_are_settled_once),
         cmocka_unit_test(a_living_servers_computers_stay),
         cmocka_unit_test(a_dead_servers_temporary_ones_go),
         cmocka_unit_test(an_id_is_free_without_the_reaper_too),
