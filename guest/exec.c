@@ -80,6 +80,8 @@ static int search_program(const char *name, char **argv, char **envp)
     return hindrance;
 }
 
+/* All others are closed before any path from outside is followed: through /proc/self/fd it could lead to what
+ * init has been sent, the command's folder in the host's cgroup2 among it. */
 static void set_descriptors(const struct launch *launch)
 {
     if (launch->in >= 0)
@@ -89,7 +91,7 @@ static void set_descriptors(const struct launch *launch)
     if (launch->script >= 0)
         dup2(launch->script, GUEST_SCRIPT_FD);
     unsigned kept = launch->script >= 0 ? GUEST_SCRIPT_FD + 1 : STDERR_FILENO + 1;
-    sys_close_range(kept, ~0U, CLOSE_RANGE_CLOEXEC);
+    sys_close_range(kept, ~0U, 0);
 }
 
 static void child(void *context)
@@ -100,9 +102,9 @@ static void child(void *context)
     if (launch->scope >= 0 && !launch->scope_is_folder && write(launch->scope, "0", 1) < 0)
         give_up(attempt, GUEST_STAGE_SCOPE, errno);
     setsid();
+    set_descriptors(launch);
     if (chdir(request->cwd) < 0)
         give_up(attempt, GUEST_STAGE_CHDIR, errno);
-    set_descriptors(launch);
     const struct rlimit files = {launch->nofile, launch->nofile};
     setrlimit(RLIMIT_NOFILE, &files);
     sigset_t none;

@@ -13,10 +13,6 @@
 #define _cleanup_fd_ __attribute__((cleanup(sys_close_fd)))
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
-#ifndef CLOSE_RANGE_CLOEXEC
-#define CLOSE_RANGE_CLOEXEC (1U << 2)
-#endif
-
 /* <linux/mount.h> and <sys/mount.h> can't be included together with every C library. */
 struct sys_mount_attr {
     uint64_t attr_set, attr_clr, propagation, userns_fd;

@@ -273,6 +273,23 @@ static void test_cancel(void **state)
     assert_output(&common, "rm /tmp/started && echo usable", "usable\n");
 }
 
+/* No path may lead to what init holds: not to the folder of the command's group, for one. */
+static void test_descriptors_of_init_lead_nowhere(void **state)
+{
+    assert_output(&common, "ln -s /proc/self/fd /root/fd", "");
+    for (int n = 0; n < 64; n++) {
+        struct exec_result r;
+        struct error err = ERROR_INIT;
+        char cwd[32];
+        snprintf(cwd, sizeof(cwd), n % 2 ? "/proc/self/fd/%d" : "/root/fd/%d", n / 2);
+        struct exec_request q = request("true");
+        q.cwd = cwd;
+        assert_int_equal(run_request(&common, &q, &r, &err), -1);
+        assert_int_equal(err.code, ERR_CWD_NOT_FOUND);
+    }
+    assert_output(&common, "rm /root/fd", "");
+}
+
 /* B13: cut in the middle, the whole of it in a file inside. */
 static void test_flood(void **state)
 {
@@ -450,6 +467,7 @@ const struct CMUnitTest native_exec_cases[] = {
     cmocka_unit_test(test_background),
     cmocka_unit_test(test_timeout),
     cmocka_unit_test(test_cancel),
+    cmocka_unit_test(test_descriptors_of_init_lead_nowhere),
     cmocka_unit_test(test_flood),
     cmocka_unit_test(test_flood_on_a_full_disk),
     cmocka_unit_test(test_background_flood),
