@@ -302,6 +302,7 @@ int app_run(int argc, char *const *argv, char *const *env)
 
     secure_descriptors();
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a log that meets `ulimit -f` loses lines, not the server */
     /* Large buffers go back to the kernel when they are freed. */
     mallopt(M_MMAP_THRESHOLD, 256 * KIB);
     _cleanup_(cleanup_config_free)

@@ -44,6 +44,16 @@ test('--help, --version, --print-config, --check-config', (t) => {
     assert.equal(run(['--check-config', '--timeout', '0']).status, 1);
 });
 
+test('a log that meets the limit of file sizes ends nothing', needsRoot, (t) => {
+    const log = path.join(temporaryFolder(t, 'log-'), 'log');
+    const limited = ['-c', 'ulimit -f 0; exec "$0" --log-level debug --log-file "$1"', BINARY, log];
+    const input = `${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping' })}\n`;
+    const { status, stdout } = spawnSync('sh', limited, { input, encoding: 'utf8', timeout: 60000 });
+    assert.equal(status, 0);
+    assert.equal(JSON.parse(stdout).id, 1);
+    assert.equal(fs.statSync(log).size, 0);
+});
+
 const usage = [['--no-such-flag'], ['--timeout', 'soon'], ['--timeout'], ['--port', 'x'], ['--transport', 'carrier-pigeon'], ['surplus']];
 for (const args of usage) {
     test(`a usage error, exit 2: ${args.join(' ')}`, () => {
