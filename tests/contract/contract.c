@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/random.h"
+#include "tests/skip.h"
 
 #define COMMAND_SECONDS 30.0
 #define CASES_MAX 100
@@ -168,8 +169,7 @@ static void run_case(void **state)
     const struct bound_case *b = *state;
     unsigned has = b->t->backend->ops->capabilities(b->t->backend);
     if ((b->c->needs & has) != b->c->needs) {
-        print_message("skipped: the backend lacks a capability that the case is about\n");
-        skip();
+        skip_because("the backend lacks a capability that the case is about");
     }
     b->c->run(b->t);
 }

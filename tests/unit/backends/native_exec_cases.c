@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "tests/skip.h"
 
 #define FLOOD_MIB 8
 
@@ -383,7 +384,7 @@ static void test_out_of_memory(void **state)
 {
     struct exec_result r;
     if (native_of(world.backend)->cgroups.places[CGROUP_MEMORY].version == 0) {
-        skip();
+        skip_because("no memory controller here");
         return;
     }
     run_command(&common, "head -c 2G /dev/zero | tail -c 2G >/dev/null; echo alive", &r);
@@ -401,7 +402,7 @@ static void test_fork_bomb(void **state)
     struct exec_result r;
     struct exec_request q = request(":(){ :|:& };:; sleep 300");
     if (native_of(world.backend)->cgroups.places[CGROUP_PIDS].version == 0) {
-        skip();
+        skip_because("no pids controller here");
         return;
     }
     subject_create(&s, "bomb");

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "tests/skip.h"
 #include "tests/unit/base/check.h"
 
 #define NOBODY 65534
@@ -195,7 +196,7 @@ static int fail_on_others_files(void)
 static void missing_permission_is_an_error(void **state)
 {
     if (geteuid() != 0)
-        skip();
+        skip_because("needs root, to become another user");
     assert_int_equal(dir_make("theirs/sub", 0755, NULL), 0);
     assert_int_equal(in_child(fail_on_others_files, true), 0);
     assert_true(exists("theirs/sub"));
@@ -233,7 +234,7 @@ static void mounts_are_not_crossed(void **state)
 {
     int code = in_child(refuse_to_cross_a_mount, false);
     if (code == 77)
-        skip();
+        skip_because("needs the right to mount");
     assert_int_equal(code, 0);
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/macros.h"
 #include "harness.h"
+#include "tests/skip.h"
 
 static struct zygote zygote;
 static struct computer computer;
@@ -160,7 +161,7 @@ static void test_sockets_of_the_host_are_out_of_reach(void **state)
 static void test_loopback_is_up(void **state)
 {
     if (access("/usr/bin/perl", X_OK) < 0)
-        skip();
+        skip_because("perl is not installed");
     expect("perl -MIO::Socket::INET -e '$l=IO::Socket::INET->new(Listen=>1,LocalAddr=>\"127.0.0.1\");"
            "$c=IO::Socket::INET->new(PeerAddr=>\"127.0.0.1\",PeerPort=>$l->sockport); print "
            "$c?\"connected\":\"no\"'",

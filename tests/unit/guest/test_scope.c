@@ -15,6 +15,7 @@
 
 #include "base/macros.h"
 #include "harness.h"
+#include "tests/skip.h"
 
 /* Starts descendants that leave its session, its group, its parent, and one that is stopped; says "up" when
  * all run. */
@@ -79,7 +80,7 @@ static void expect_sleepers(struct computer *computer, const char *count)
 static void kill_by_group(bool by_writing)
 {
     if (!have_cgroup2())
-        skip();
+        skip_because("no cgroup2 that can be written to here");
     char scope[160];
     struct computer computer = computer_make(&zygote, by_writing ? "moved" : "born", GUEST_HAS_CGROUP2);
     assert_string_equal(computer.error.stage, "");
@@ -111,7 +112,7 @@ static void test_a_command_may_join_its_group(void **state)
 static void test_a_group_that_can_not_be_joined_is_told(void **state)
 {
     if (!have_cgroup2())
-        skip();
+        skip_because("no cgroup2 that can be written to here");
     const char *const argv[] = {"/bin/true", NULL};
     struct computer computer = computer_make(&zygote, "nogroup", GUEST_HAS_CGROUP2);
     assert_true(command_run(&computer, &(struct command){.argv = argv, .scope = "/var/tmp"}, &ended));
@@ -136,7 +137,7 @@ static void test_a_reached_pids_limit_is_a_failure_to_fork(void **state)
 {
     char path[192];
     if (!have_cgroup2())
-        skip();
+        skip_because("no cgroup2 that can be written to here");
     struct computer computer = computer_make(&zygote, "pids", GUEST_HAS_CGROUP2);
     snprintf(path, sizeof(path), "%s/pids.max", computer.group);
     bool limited = access(path, W_OK) == 0;
@@ -144,7 +145,7 @@ static void test_a_reached_pids_limit_is_a_failure_to_fork(void **state)
         expect_no_fork(&computer, computer.group);
     computer_end(&computer);
     if (!limited)
-        skip();
+        skip_because("the pids controller is not in cgroup2 here");
 }
 
 static void test_groups_of_version_1_are_joined(void **state)
@@ -152,7 +153,7 @@ static void test_groups_of_version_1_are_joined(void **state)
     char group[96];
     snprintf(group, sizeof(group), "/sys/fs/cgroup/pids/guest-test-%d", getpid());
     if (access("/sys/fs/cgroup/pids/tasks", W_OK) < 0)
-        skip();
+        skip_because("no pids controller of cgroup version 1 here");
     assert_int_equal(mkdir(group, 0755), 0);
     struct computer computer = computer_make_in(&zygote, "v1", GUEST_SCOPE_REAPER, group);
     assert_string_equal(computer.error.stage, "");
