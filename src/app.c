@@ -305,8 +305,8 @@ int app_run(int argc, char *const *argv, char *const *env)
     signal(SIGXFSZ, SIG_IGN); /* a log that meets `ulimit -f` loses lines, not the server */
     /* Large buffers go back to the kernel when they are freed. */
     mallopt(M_MMAP_THRESHOLD, 256 * KIB);
-    _cleanup_(cleanup_config_free)
-    struct config *config = config_load(argc, argv, env, &action, &exit_code, &err);
+    _cleanup_(cleanup_config_free) struct config *config =
+        config_load(argc, argv, env, &action, &exit_code, &err);
     if (!config)
         return fail(&app, &err, exit_code);
     app.config = config;

@@ -19,10 +19,8 @@ static void print_escaped(const char *text)
 
 static void print_option(const struct option_row *row)
 {
-    _cleanup_(buf_done)
-    struct buf usage = BUF_INIT(CONFIG_TEXT_MAX);
-    _cleanup_(buf_done)
-    struct buf text = BUF_INIT(CONFIG_TEXT_MAX);
+    _cleanup_(buf_done) struct buf usage = BUF_INIT(CONFIG_TEXT_MAX);
+    _cleanup_(buf_done) struct buf text = BUF_INIT(CONFIG_TEXT_MAX);
     option_usage(row, &usage);
     option_describe(row, false, &text);
     putchar('*');

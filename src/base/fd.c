@@ -105,16 +105,14 @@ int file_write(int dirfd, const char *path, const char *text, struct error *err)
 static int sync_parent(int dirfd, const char *path)
 {
     const char *slash = strrchr(path, '/');
-    _cleanup_(cleanup_free)
-    char *parent = slash ? xstrndup(path, (size_t)(slash - path) + 1) : xstrdup(".");
+    _cleanup_(cleanup_free) char *parent = slash ? xstrndup(path, (size_t)(slash - path) + 1) : xstrdup(".");
     _cleanup_fd_ int fd = openat(dirfd, parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return fd < 0 ? -1 : fsync(fd);
 }
 
 int file_replace(int dirfd, const char *path, const void *bytes, size_t n, bool durable, struct error *err)
 {
-    _cleanup_(cleanup_free)
-    char *tmp = xasprintf("%s.tmp", path);
+    _cleanup_(cleanup_free) char *tmp = xasprintf("%s.tmp", path);
     _cleanup_fd_ int fd = openat(dirfd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_errno(err, error_code_of_errno(errno), errno, "create %s", tmp);
@@ -148,8 +146,7 @@ int dir_make(const char *path, mode_t mode, struct error *err)
         return 0;
     if (errno != ENOENT)
         return make_one(path, mode, err);
-    _cleanup_(cleanup_free)
-    char *copy = xstrdup(path);
+    _cleanup_(cleanup_free) char *copy = xstrdup(path);
     for (size_t n = strlen(copy); n > 1 && copy[n - 1] == '/'; n--)
         copy[n - 1] = '\0';
     for (char *slash = strchr(copy + strspn(copy, "/"), '/'); slash; slash = strchr(slash + 1, '/')) {

@@ -123,8 +123,7 @@ bool str_parse_bool(const char *s, bool *ret)
 {
     static const char *const words[2][4] = {{"false", "0", "no", "off"}, {"true", "1", "yes", "on"}};
 
-    _cleanup_(cleanup_free)
-    char *word = str_trim(s);
+    _cleanup_(cleanup_free) char *word = str_trim(s);
     for (int value = 0; value < 2; value++)
         for (size_t i = 0; i < ARRAY_LEN(words[value]); i++)
             if (str_equal_nocase(word, words[value][i])) {

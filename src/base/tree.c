@@ -108,8 +108,7 @@ static int remove_folder(int top, int parent, const char *name, int depth)
     _cleanup_fd_ int fd = open_folder(parent, name);
     if (fd < 0)
         return errno == ENOENT ? 0 : -1;
-    _cleanup_(cleanup_closedir)
-    DIR *dir = fdopendir(fd);
+    _cleanup_(cleanup_closedir) DIR *dir = fdopendir(fd);
     if (!dir)
         return -1;
     TAKE_FD(fd);
@@ -131,8 +130,7 @@ int tree_remove(int dirfd, const char *name, struct error *err)
 {
     /* The way to the tree is the caller's and trusted; the tree is not. */
     const char *slash = strrchr(name, '/');
-    _cleanup_(cleanup_free)
-    char *above = slash ? xstrndup(name, (size_t)(slash - name) + 1) : xstrdup(".");
+    _cleanup_(cleanup_free) char *above = slash ? xstrndup(name, (size_t)(slash - name) + 1) : xstrdup(".");
     const char *base = slash ? slash + 1 : name;
     if (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0)
         return error_set(err, ERR_INVALID, "remove %s: the path must end in a name", name);

@@ -60,8 +60,7 @@ int computer_wait_locked(struct computer *c, const struct wait *wait, struct err
 {
     if (!c->change)
         c->change = cancel_new();
-    _cleanup_(cleanup_cancel_unref)
-    struct cancel *change = cancel_ref(c->change);
+    _cleanup_(cleanup_cancel_unref) struct cancel *change = cancel_ref(c->change);
     int fd = cancel_fd(change);
     if (fd < 0) /* waiting would not end before the limits */
         return error_set(err, ERR_LIMIT, "the server has no descriptor left to wait with: try again later");

@@ -96,8 +96,7 @@ static int make_new(struct computer *c, const struct owner *self, const struct w
 /* What can't be brought back is kept all the same: it may be the only copy. Frees the id. */
 static int set_aside(struct computer *c, const char *what, const struct error *cause, struct error *err)
 {
-    _cleanup_(cleanup_free)
-    char *aside = NULL;
+    _cleanup_(cleanup_free) char *aside = NULL;
     struct error why = ERROR_INIT;
     if (store_set_aside(&c->folder, &aside, &why) < 0)
         return error_set(err, why.code, "computer '%s': %s", c->id, why.msg);

@@ -17,8 +17,7 @@
 
 static bool machine_id_read(const char *path, char ret[OWNER_MACHINE_SIZE])
 {
-    _cleanup_(buf_done)
-    struct buf text = BUF_INIT(256);
+    _cleanup_(buf_done) struct buf text = BUF_INIT(256);
     if (file_read(AT_FDCWD, path, &text, NULL) < 0)
         return false;
     const size_t digits = OWNER_MACHINE_SIZE - 1;
@@ -35,8 +34,7 @@ static int machine_id_make(const char *state_dir, const char *path, struct error
 {
     char hex[OWNER_MACHINE_SIZE];
     random_hex(hex, (OWNER_MACHINE_SIZE - 1) / 2);
-    _cleanup_(cleanup_free)
-    char *temporary = xasprintf("%s/machine.%s", state_dir, hex);
+    _cleanup_(cleanup_free) char *temporary = xasprintf("%s/machine.%s", state_dir, hex);
     _cleanup_fd_ int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd < 0)
         return error_errno(err, ERR_INTERNAL, errno, "cannot write '%s'", temporary);
@@ -55,8 +53,7 @@ int owner_self(const char *state_dir, struct owner *ret, struct error *err)
     struct owner self = {.pid = getpid(), .start = clock_process_start(getpid())};
     snprintf(self.boot, sizeof(self.boot), "%s", clock_boot_id());
     if (!machine_id_read("/etc/machine-id", self.machine)) {
-        _cleanup_(cleanup_free)
-        char *path = path_join(state_dir, "machine");
+        _cleanup_(cleanup_free) char *path = path_join(state_dir, "machine");
         if (dir_make(state_dir, 0755, err) < 0)
             return -1;
         if (!machine_id_read(path, self.machine)) {

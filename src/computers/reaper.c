@@ -73,11 +73,9 @@ int reap_folder(struct computers *c, struct folder *folder, const struct record 
 static bool may_be_orphan(const struct computers *c, const struct owner *self, const char *principal,
                           const char *name)
 {
-    _cleanup_(cleanup_free)
-    char *path = xasprintf("%s/%s/%s", c->dir, principal, name);
+    _cleanup_(cleanup_free) char *path = xasprintf("%s/%s/%s", c->dir, principal, name);
     const struct folder folder = {.path = path, .lock = -1};
-    _cleanup_(record_done)
-    struct record record = {0};
+    _cleanup_(record_done) struct record record = {0};
     return store_is_debris(name) || (store_read(&folder, &record, NULL) == 0 &&
                                      (is_orphan(self, &record) || is_abandoned(self, &record)));
 }
@@ -88,8 +86,7 @@ static void reap_name(void *ctx, const char *principal, const char *name)
     if (!may_be_orphan(reaping->computers, &reaping->self, principal, name))
         return;
     struct folder folder = FOLDER_NONE;
-    _cleanup_(record_done)
-    struct record record = {0};
+    _cleanup_(record_done) struct record record = {0};
     if (store_open(reaping->computers->dir, principal, name, &folder, NULL) < 0)
         return;
     if (store_is_debris(name))
@@ -113,8 +110,7 @@ static void set_reaping(struct computers *c, struct cancel *over)
 int computers_await_reaper(struct computers *c, const struct wait *wait, struct error *err)
 {
     pthread_mutex_lock(&c->lock);
-    _cleanup_(cleanup_cancel_unref)
-    struct cancel *over = c->reaping ? cancel_ref(c->reaping) : NULL;
+    _cleanup_(cleanup_cancel_unref) struct cancel *over = c->reaping ? cancel_ref(c->reaping) : NULL;
     pthread_mutex_unlock(&c->lock);
     if (!over)
         return 0;
@@ -123,8 +119,7 @@ int computers_await_reaper(struct computers *c, const struct wait *wait, struct 
 
 int computers_reap(struct computers *c)
 {
-    _cleanup_(cleanup_free)
-    char *path = path_join(c->state_dir, "reaper.lock");
+    _cleanup_(cleanup_free) char *path = path_join(c->state_dir, "reaper.lock");
     _cleanup_fd_ int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) < 0)
         return 0;

@@ -173,8 +173,7 @@ static void await_end_locked(struct computer *c, int64_t deadline, struct buf *l
 int computer_session_end(struct computer_session *s, int64_t deadline, struct error *err)
 {
     computer_session_kill(s);
-    _cleanup_(buf_done)
-    struct buf left = BUF_INIT(sizeof(err->msg));
+    _cleanup_(buf_done) struct buf left = BUF_INIT(sizeof(err->msg));
     pthread_mutex_t *lock = &s->computers->lock;
     size_t count, clean;
     pthread_mutex_lock(lock);

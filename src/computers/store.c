@@ -86,8 +86,7 @@ static int lock_folder(const char *path, int *ret_lock, struct error *err)
 int store_open(const char *dir, const char *principal, const char *name, struct folder *ret,
                struct error *err)
 {
-    _cleanup_(cleanup_free)
-    char *path = xasprintf("%s/%s/%s", dir, principal, name);
+    _cleanup_(cleanup_free) char *path = xasprintf("%s/%s/%s", dir, principal, name);
     int lock = -1, r;
     while ((r = lock_folder(path, &lock, err)) == 1)
         ; /* each round, another server has made progress */
@@ -103,8 +102,7 @@ static int make_unborn(const char *parent, struct folder *ret, struct error *err
     for (;;) {
         char hex[RANDOM_HEX_SIZE(8)];
         random_hex(hex, 8);
-        _cleanup_(cleanup_free)
-        char *path = xasprintf("%s/" BORN_PREFIX "%s", parent, hex);
+        _cleanup_(cleanup_free) char *path = xasprintf("%s/" BORN_PREFIX "%s", parent, hex);
         int lock = -1;
         if (make_folder(path, err) < 0)
             return -1;
@@ -131,10 +129,8 @@ int store_create(const char *dir, const struct record *record, struct folder *re
 {
     struct error local = ERROR_INIT;
     struct folder folder = FOLDER_NONE;
-    _cleanup_(cleanup_free)
-    char *parent = path_join(dir, record->principal);
-    _cleanup_(cleanup_free)
-    char *path = path_join(parent, record->id);
+    _cleanup_(cleanup_free) char *parent = path_join(dir, record->principal);
+    _cleanup_(cleanup_free) char *path = path_join(parent, record->id);
     err = err ? err : &local;
     if (make_unborn(parent, &folder, err) < 0 &&
         (err->code != ERR_NOT_FOUND || make_parents(dir, parent, err) < 0 ||
@@ -182,8 +178,7 @@ static void write_text(struct json_writer *w, const char *key, const char *value
 
 int store_write(const struct folder *f, const struct record *r, struct error *err)
 {
-    _cleanup_(buf_done)
-    struct buf text = BUF_INIT(LIMIT_RECORD_BYTES);
+    _cleanup_(buf_done) struct buf text = BUF_INIT(LIMIT_RECORD_BYTES);
     struct json_writer w;
     jw_init(&w, &text);
     jw_begin_object(&w);
@@ -209,8 +204,7 @@ int store_write(const struct folder *f, const struct record *r, struct error *er
     if (w.failed || buf_append_byte(&text, '\n') < 0)
         return error_set(err, ERR_LIMIT, "the record of computer '%s' is larger than %lu bytes", r->id,
                          LIMIT_RECORD_BYTES);
-    _cleanup_(cleanup_free)
-    char *path = path_join(f->path, RECORD_NAME);
+    _cleanup_(cleanup_free) char *path = path_join(f->path, RECORD_NAME);
     return file_replace(AT_FDCWD, path, text.data, text.len, !r->temporary, err);
 }
 
@@ -258,18 +252,15 @@ static bool read_record(const json_t *object, struct record *r)
 
 int store_read(const struct folder *f, struct record *ret, struct error *err)
 {
-    _cleanup_(buf_done)
-    struct buf text = BUF_INIT(LIMIT_RECORD_BYTES);
-    _cleanup_(cleanup_free)
-    char *path = path_join(f->path, RECORD_NAME);
+    _cleanup_(buf_done) struct buf text = BUF_INIT(LIMIT_RECORD_BYTES);
+    _cleanup_(cleanup_free) char *path = path_join(f->path, RECORD_NAME);
     struct error why = ERROR_INIT;
     if (file_read(AT_FDCWD, path, &text, &why) < 0) {
         if (why.code == ERR_NOT_FOUND || why.code == ERR_LIMIT)
             return error_set(err, ERR_INVALID, "%s", why.msg);
         return error_set(err, why.code, "%s", why.msg);
     }
-    _cleanup_(cleanup_json_decref)
-    json_t *object = json_parse(buf_str(&text), text.len, &why);
+    _cleanup_(cleanup_json_decref) json_t *object = json_parse(buf_str(&text), text.len, &why);
     if (!object)
         return error_set(err, ERR_INVALID, "'%s': %s", path, why.msg);
     const json_t *version = json_object_get(object, "version");
@@ -289,10 +280,8 @@ int store_remove(struct folder *f, struct error *err)
     char hex[RANDOM_HEX_SIZE(8)];
     random_hex(hex, 8);
     const char *name = path_basename(f->path);
-    _cleanup_(cleanup_free)
-    char *parent = xstrndup(f->path, (size_t)(name - f->path) - 1);
-    _cleanup_(cleanup_free)
-    char *dying_name = xasprintf(DYING_PREFIX "%s", hex);
+    _cleanup_(cleanup_free) char *parent = xstrndup(f->path, (size_t)(name - f->path) - 1);
+    _cleanup_(cleanup_free) char *dying_name = xasprintf(DYING_PREFIX "%s", hex);
     _cleanup_fd_ int dirfd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int r = 0;
     if (dirfd < 0 || renameat(dirfd, name, dirfd, dying_name) < 0)
@@ -305,8 +294,7 @@ int store_remove(struct folder *f, struct error *err)
 
 int store_set_aside(struct folder *f, char **ret_path, struct error *err)
 {
-    _cleanup_(cleanup_free)
-    char *path = xasprintf("%s.bad-%lld", f->path, (long long)clock_wall());
+    _cleanup_(cleanup_free) char *path = xasprintf("%s.bad-%lld", f->path, (long long)clock_wall());
     int r = 0;
     if (renameat2(AT_FDCWD, f->path, AT_FDCWD, path, RENAME_NOREPLACE) < 0)
         r = error_errno(err, ERR_INTERNAL, errno, "cannot rename '%s'", f->path);
@@ -318,8 +306,7 @@ int store_set_aside(struct folder *f, char **ret_path, struct error *err)
 
 static void scan_principal(const char *dir, const char *principal, store_scan_fn *fn, void *ctx)
 {
-    _cleanup_(cleanup_free)
-    char *path = path_join(dir, principal);
+    _cleanup_(cleanup_free) char *path = path_join(dir, principal);
     DIR *entries = opendir(path);
     if (!entries)
         return;

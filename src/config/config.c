@@ -116,8 +116,7 @@ int config_read(struct config *c, const struct arguments *a, char *const *env, e
 struct config *config_load(int argc, char *const *argv, char *const *env, enum config_action *ret_action,
                            int *ret_exit, struct error *err)
 {
-    _cleanup_(cleanup_config_free)
-    struct config *c = config_new();
+    _cleanup_(cleanup_config_free) struct config *c = config_new();
     c->values.personality = arguments_personality(argc, argv);
     c->columns = help_columns(env);
 

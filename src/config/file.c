@@ -161,8 +161,7 @@ static int read_bare(struct reader *r, const struct option_row *row, struct buf 
 
 static int read_scalar(struct reader *r, const struct option_row *row)
 {
-    _cleanup_(buf_done)
-    struct buf text = BUF_INIT(LIMIT_CONFIG_FILE_BYTES);
+    _cleanup_(buf_done) struct buf text = BUF_INIT(LIMIT_CONFIG_FILE_BYTES);
     int status;
     if (take(r, '"'))
         status = read_text(r, '"', &text);

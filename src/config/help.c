@@ -110,10 +110,8 @@ static void print_wrapped(const char *text, size_t at, size_t indent, size_t col
 
 static void print_option(const struct config *c, const struct option_row *row, FILE *to)
 {
-    _cleanup_(buf_done)
-    struct buf usage = BUF_INIT(TEXT_MAX);
-    _cleanup_(buf_done)
-    struct buf text = BUF_INIT(TEXT_MAX);
+    _cleanup_(buf_done) struct buf usage = BUF_INIT(TEXT_MAX);
+    _cleanup_(buf_done) struct buf text = BUF_INIT(TEXT_MAX);
     option_usage(row, &usage);
     option_describe(row, c->values.personality == CONFIG_KILNTAINERS, &text);
     fprintf(to, "  %s", buf_str(&usage));

@@ -25,8 +25,7 @@ static char *user_folder(char *const *env, const char *variable, const char *bel
 /* -1 with ERR_NOT_FOUND if there is none. */
 static int read_file(struct config *c, const char *path, struct error *err)
 {
-    _cleanup_(buf_done)
-    struct buf content = BUF_INIT(LIMIT_CONFIG_FILE_BYTES);
+    _cleanup_(buf_done) struct buf content = BUF_INIT(LIMIT_CONFIG_FILE_BYTES);
     if (file_read(AT_FDCWD, path, &content, err) < 0)
         return error_prefix(err, "config file");
     c->file = xstrdup(path);
@@ -39,8 +38,7 @@ static int read_file_if_any(struct config *c, const char *folder, const char *na
     if (folder == NULL)
         return 0;
     struct error why = ERROR_INIT;
-    _cleanup_(cleanup_free)
-    char *path = xasprintf("%s/%s/config.toml", folder, name);
+    _cleanup_(cleanup_free) char *path = xasprintf("%s/%s/config.toml", folder, name);
     if (read_file(c, path, &why) == 0)
         return 1;
     if (why.code == ERR_NOT_FOUND)
@@ -54,8 +52,7 @@ int config_file_read(struct config *c, char *const *env, struct error *err)
     if (path != NULL)
         return read_file(c, path, err);
     const char *name = program_name(c->values.personality);
-    _cleanup_(cleanup_free)
-    char *user = user_folder(env, "XDG_CONFIG_HOME", ".config");
+    _cleanup_(cleanup_free) char *user = user_folder(env, "XDG_CONFIG_HOME", ".config");
     int found = read_file_if_any(c, user, name, err);
     if (found == 0)
         found = read_file_if_any(c, "/etc", name, err);
@@ -70,8 +67,7 @@ int state_dir_resolve(struct config *c, char *const *env, struct error *err)
     if (*dir == NULL && geteuid() == 0) {
         *dir = path_join("/var/lib", name);
     } else if (*dir == NULL) {
-        _cleanup_(cleanup_free)
-        char *folder = user_folder(env, "XDG_STATE_HOME", ".local/state");
+        _cleanup_(cleanup_free) char *folder = user_folder(env, "XDG_STATE_HOME", ".local/state");
         if (folder == NULL) {
             return error_set(err, ERR_INVALID,
                              "there is no place for state: HOME is not set; give --state-dir DIR");

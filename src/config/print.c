@@ -99,8 +99,7 @@ static void print_origin(const struct origin *origin, FILE *to)
 
 static void print_row(const struct config *c, const struct option_row *row, FILE *to)
 {
-    _cleanup_(buf_done)
-    struct buf value = BUF_INIT(CONFIG_TEXT_MAX);
+    _cleanup_(buf_done) struct buf value = BUF_INIT(CONFIG_TEXT_MAX);
     if (config_format(c, row, &value) < 0 || value.len == 0)
         return; /* not set */
     const struct origin *origin = config_origin(c, row);

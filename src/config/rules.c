@@ -22,8 +22,7 @@ static const struct option_row *option_of_member(size_t member)
 static int refuse(const struct config *c, const struct option_row *row, struct error *err, const char *why)
 {
     const char *text = "";
-    _cleanup_(buf_done)
-    struct buf formatted = BUF_INIT(CONFIG_TEXT_MAX);
+    _cleanup_(buf_done) struct buf formatted = BUF_INIT(CONFIG_TEXT_MAX);
     if (row->type == OPTION_STRING || row->type == OPTION_PATH)
         text = *(char *const *)config_member(c, row);
     else if (row->type == OPTION_LIST)
@@ -41,14 +40,11 @@ static int refuse(const struct config *c, const struct option_row *row, struct e
 static bool is_default(const struct config *c, const struct option_row *row)
 {
     const char *text = option_default(row, c->values.personality == CONFIG_KILNTAINERS);
-    _cleanup_(cleanup_config_free)
-    struct config *plain = config_new();
+    _cleanup_(cleanup_config_free) struct config *plain = config_new();
     if (text != NULL && config_set(plain, row, text, config_origin(plain, row), NULL) < 0)
         return false;
-    _cleanup_(buf_done)
-    struct buf ours = BUF_INIT(CONFIG_TEXT_MAX);
-    _cleanup_(buf_done)
-    struct buf theirs = BUF_INIT(CONFIG_TEXT_MAX);
+    _cleanup_(buf_done) struct buf ours = BUF_INIT(CONFIG_TEXT_MAX);
+    _cleanup_(buf_done) struct buf theirs = BUF_INIT(CONFIG_TEXT_MAX);
     return config_format(c, row, &ours) == 0 && config_format(plain, row, &theirs) == 0 &&
            strcmp(buf_str(&ours), buf_str(&theirs)) == 0;
 }

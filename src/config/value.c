@@ -132,14 +132,12 @@ static int parse_path(const struct option_row *row, const char *text, void *memb
         return parse_string(row, text, member, err);
     if (text_check(text, err) < 0)
         return -1;
-    _cleanup_(cleanup_free)
-    char *cwd = getcwd(NULL, 0);
+    _cleanup_(cleanup_free) char *cwd = getcwd(NULL, 0);
     if (cwd == NULL) {
         return error_errno(err, ERR_LIMIT, errno,
                            "must be absolute, as the working directory can't be found out");
     }
-    _cleanup_(cleanup_free)
-    char *path = path_join(cwd, text);
+    _cleanup_(cleanup_free) char *path = path_join(cwd, text);
     return parse_string(row, path, member, err);
 }
 
@@ -197,8 +195,7 @@ static void append_shown(struct buf *to, const char *text)
 const char *config_subject(const struct option_row *row, const struct origin *origin, const char *text,
                            char buf[SUBJECT_SIZE])
 {
-    _cleanup_(buf_done)
-    struct buf shown = BUF_INIT(1024);
+    _cleanup_(buf_done) struct buf shown = BUF_INIT(1024);
     if (row->traits & OPTION_SECRET)
         text = "(hidden)";
     append_shown(&shown, text);

@@ -28,8 +28,7 @@ void batch_add(struct batch *b, struct span id, struct buf *reply)
 {
     if (b->replies.len + reply->len < LIMIT_REPLY_BYTES && append_reply(b, reply) == 0)
         return;
-    _cleanup_(buf_done)
-    struct buf instead = BUF_INIT(ERROR_REPLY_BYTES);
+    _cleanup_(buf_done) struct buf instead = BUF_INIT(ERROR_REPLY_BYTES);
     struct rpc_error too_long = RPC_ERROR_INIT;
     rpc_error_set(&too_long, RPC_INTERNAL_ERROR,
                   "The replies to this batch are too long together; call on its own");

@@ -217,8 +217,7 @@ enum answer serve_tools_call(struct request *r, struct rpc_error *error)
     struct error err = ERROR_INIT;
     if (!read_tool(r, &tool, error) || !has_room(s, m->text.len, error))
         return ANSWER_ERROR;
-    _cleanup_(buf_done)
-    struct buf key = BUF_INIT(LIMIT_ID_KEY_BYTES);
+    _cleanup_(buf_done) struct buf key = BUF_INIT(LIMIT_ID_KEY_BYTES);
     if (r->writer.failed || (r->era == ERA_MODERN && buf_append_byte(&r->reply, ',') < 0) ||
         id_key(json_object_get(m->root, "id"), m->id, &key) < 0) {
         rpc_error_set(error, RPC_INTERNAL_ERROR, "Internal error: out of memory");
@@ -235,8 +234,7 @@ enum answer serve_tools_call(struct request *r, struct rpc_error *error)
 void call_cancel(struct session *s, const struct message *notification)
 {
     static const char *const path[] = {"params", "requestId", NULL};
-    _cleanup_(buf_done)
-    struct buf key = BUF_INIT(LIMIT_ID_KEY_BYTES);
+    _cleanup_(buf_done) struct buf key = BUF_INIT(LIMIT_ID_KEY_BYTES);
     struct span id;
     if (!message_locate(notification, path, &id) || !span_is_id(id) ||
         id_key(json_object_get(notification->params, "requestId"), id, &key) < 0)

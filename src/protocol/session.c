@@ -170,8 +170,7 @@ static const struct method *find_method(struct request *r, struct rpc_error *err
 {
     struct session *s = r->session;
     if (map_count(s->calls_by_id) > 0) {
-        _cleanup_(buf_done)
-        struct buf key = BUF_INIT(LIMIT_ID_KEY_BYTES);
+        _cleanup_(buf_done) struct buf key = BUF_INIT(LIMIT_ID_KEY_BYTES);
         if (id_key(json_object_get(r->message->root, "id"), r->message->id, &key) < 0 ||
             map_get(s->calls_by_id, buf_str(&key))) {
             rpc_error_set(error, RPC_INVALID_REQUEST,

@@ -161,8 +161,7 @@ static json_t *as_list(const struct bind_field *f, const json_t *value, struct e
 
 static int bind_list(const struct bind_field *f, const json_t *value, void *to, struct error *err)
 {
-    _cleanup_(cleanup_json_decref)
-    json_t *list = as_list(f, value, err);
+    _cleanup_(cleanup_json_decref) json_t *list = as_list(f, value, err);
     if (!list)
         return -1;
     if (json_array_size(list) > f->max_items)
@@ -284,8 +283,7 @@ int bind_arguments(const struct bind_field *fields, size_t count, const json_t *
                    json_t **ret_ignored, struct error *err)
 {
     json_t *object = (json_t *)(uintptr_t)arguments; /* the iterator isn't declared const */
-    _cleanup_(cleanup_json_decref)
-    json_t *ignored = NULL;
+    _cleanup_(cleanup_json_decref) json_t *ignored = NULL;
     for (void *i = json_object_iter(object); i; i = json_object_iter_next(object, i)) {
         const char *name = json_object_iter_key(i);
         const json_t *value = json_object_iter_value(i);

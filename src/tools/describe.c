@@ -55,8 +55,7 @@ char *describe_tool(const char *template, const struct toolset_options *options)
     };
     if (options->description_override)
         return xstrdup(options->description_override);
-    _cleanup_(cleanup_free)
-    char *text = fill_in(template, facts, ARRAY_LEN(facts));
+    _cleanup_(cleanup_free) char *text = fill_in(template, facts, ARRAY_LEN(facts));
     return options->description_extra ? xasprintf("%s\n\n%s", text, options->description_extra)
                                       : TAKE_PTR(text);
 }

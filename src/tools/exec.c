@@ -40,12 +40,9 @@ static int run(const struct tool_call *call, const struct exec_arguments *a, con
 int tool_exec(const struct toolset *t, const struct tool_call *call, struct buf *ret, struct error *err)
 {
     const struct exec_defaults defaults = {t->personality, t->default_timeout_s, t->output_limit};
-    _cleanup_(exec_arguments_done)
-    struct exec_arguments a;
-    _cleanup_(computers_release)
-    struct computer_use use = {0};
-    _cleanup_(exec_result_done)
-    struct exec_result result = {0};
+    _cleanup_(exec_arguments_done) struct exec_arguments a;
+    _cleanup_(computers_release) struct computer_use use = {0};
+    _cleanup_(exec_result_done) struct exec_result result = {0};
     struct error why = ERROR_INIT;
     if (exec_arguments_read(call->arguments, &defaults, &a, &why) < 0 ||
         use_computer(call, &a, &use, &why) < 0)

@@ -35,12 +35,12 @@ static const struct tool *find_tool(const struct toolset *t, const char *name)
 static int list_tool(struct json_writer *w, const struct tool *tool, const struct toolset_options *options,
                      struct error *err)
 {
-    _cleanup_(cleanup_json_decref)
-    json_t *schema = json_parse((const char *)tool->schema, *tool->schema_size, err);
+    _cleanup_(cleanup_json_decref) json_t *schema =
+        json_parse((const char *)tool->schema, *tool->schema_size, err);
     if (!schema)
         return error_prefix(err, "schema of %s", tool->name);
-    _cleanup_(cleanup_free)
-    char *description = describe_tool(json_get_string(schema, "description"), options);
+    _cleanup_(cleanup_free) char *description =
+        describe_tool(json_get_string(schema, "description"), options);
     json_object_set_new(schema, "description",
                         json_string(description)); /* keeps its place among the members */
     jw_value(w, schema);

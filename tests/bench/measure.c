@@ -59,8 +59,7 @@ double series_median_of(const struct series *s, size_t from, size_t to)
     if (from >= to || to > s->count)
         die("no samples");
     size_t n = to - from;
-    _cleanup_(cleanup_free)
-    double *sorted = xmalloc(n * sizeof *sorted);
+    _cleanup_(cleanup_free) double *sorted = xmalloc(n * sizeof *sorted);
     memcpy(sorted, s->values + from, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, compare_doubles);
     return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
@@ -136,8 +135,7 @@ void subject_start(struct subject *s, const char *program, const char *const *ar
     static const char hello[] =
         "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":"
         "\"" MCP_PROTOCOL "\",\"capabilities\":{},\"clientInfo\":{\"name\":\"bench\",\"version\":\"1\"}}}\n";
-    _cleanup_(buf_done)
-    struct buf reply = BUF_INIT(MIB);
+    _cleanup_(buf_done) struct buf reply = BUF_INIT(MIB);
     int64_t start = clock_now(), ns;
     *s = (struct subject){.mcp = mcp_start(argv, environ, &err), .last_id = 1};
     if (!s->mcp || mcp_round_trip(s->mcp, hello, sizeof hello - 1, START_SECONDS, &reply, &ns, &err) < 0)
@@ -168,8 +166,7 @@ static bool is_success(const char *reply)
 double subject_call(struct subject *s, const char *tool, const char *arguments, bool first)
 {
     struct error err = ERROR_INIT;
-    _cleanup_(buf_done)
-    struct buf line = BUF_INIT(MIB), reply = BUF_INIT(64 * MIB);
+    _cleanup_(buf_done) struct buf line = BUF_INIT(MIB), reply = BUF_INIT(64 * MIB);
     int64_t ns;
     if (first &&
         buf_append_str(&line, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n") < 0)
@@ -190,8 +187,7 @@ void subject_do(struct subject *s, const char *tool, const char *arguments)
 double subject_calls(struct subject *s, const char *tool, const char *arguments, int count)
 {
     struct error err = ERROR_INIT;
-    _cleanup_(buf_done)
-    struct buf lines = BUF_INIT(MIB);
+    _cleanup_(buf_done) struct buf lines = BUF_INIT(MIB);
     long first_id = s->last_id + 1;
     for (int i = 0; i < count; i++)
         append_call(s, &lines, tool, arguments);
@@ -210,8 +206,7 @@ double subject_calls(struct subject *s, const char *tool, const char *arguments,
 
 static double read_field_mib(const char *path, const char *field)
 {
-    _cleanup_(buf_done)
-    struct buf text = BUF_INIT(64 * KIB);
+    _cleanup_(buf_done) struct buf text = BUF_INIT(64 * KIB);
     char key[32];
     (void)snprintf(key, sizeof key, "\n%s:", field);
     if (file_read(AT_FDCWD, path, &text, NULL) < 0)

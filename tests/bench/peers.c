@@ -42,10 +42,8 @@ static void measure(struct program *p)
 void compare_peers(struct bench *b)
 {
     const char *extra = getenv("PEER_ARGS");
-    _cleanup_(cleanup_free)
-    char *text = xstrdup(extra ? extra : "");
-    _cleanup_(cleanup_free)
-    const char **peer_args = split(text);
+    _cleanup_(cleanup_free) char *text = xstrdup(extra ? extra : "");
+    _cleanup_(cleanup_free) const char **peer_args = split(text);
     const char *own_args[] = {"--backend", "native", "--state-dir", b->state_dir, NULL};
     struct program programs[] = {
         {.title = "ours", .tool = "terminal_execute", .path = b->server, .args = own_args},

@@ -118,10 +118,8 @@ void stage_create(struct bench *b)
 /* The server's high-water mark after one call that prints 1 GiB. */
 static double flood(struct bench *b, const char *octal)
 {
-    _cleanup_(cleanup_free)
-    char *cpus = machine_cpus();
-    _cleanup_(cleanup_free)
-    char *arguments =
+    _cleanup_(cleanup_free) char *cpus = machine_cpus();
+    _cleanup_(cleanup_free) char *arguments =
         xasprintf("{\"command\":\"head -c 1G /dev/zero | tr '\\\\0' '\\\\%s'\",\"timeout\":240}", octal);
     struct subject s;
     start_server(b, &s, cpus);
@@ -150,12 +148,9 @@ void stage_memory(struct bench *b)
 void stage_parallel(struct bench *b)
 {
     static const char sum[] = "{\"args\":[\"/usr/bin/sha256sum\",\"/root/block\"],\"computer_id\":\"bench\"}";
-    _cleanup_(cleanup_free)
-    char *cpus = machine_cpus();
-    _cleanup_(cleanup_free)
-    char *block = xasprintf("%s/block", b->state_dir);
-    _cleanup_(cleanup_free)
-    char *make = xasprintf("yes | head -c 4194304 > %s", block);
+    _cleanup_(cleanup_free) char *cpus = machine_cpus();
+    _cleanup_(cleanup_free) char *block = xasprintf("%s/block", b->state_dir);
+    _cleanup_(cleanup_free) char *make = xasprintf("yes | head -c 4194304 > %s", block);
     const char *make_argv[] = {"/bin/sh", "-c", make, NULL};
     const char *sum_argv[] = {"/usr/bin/sha256sum", block, NULL};
     struct series direct = {0}, calls = {0};

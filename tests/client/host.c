@@ -55,10 +55,8 @@ static int remember_group(const char *path, const struct stat *st, int type, str
 
 static bool group_is_deserted(const char *path)
 {
-    _cleanup_(cleanup_free)
-    char *file = path_join(path, "cgroup.procs");
-    _cleanup_(buf_done)
-    struct buf procs = BUF_INIT(TEXT_MAX);
+    _cleanup_(cleanup_free) char *file = path_join(path, "cgroup.procs");
+    _cleanup_(buf_done) struct buf procs = BUF_INIT(TEXT_MAX);
     return file_read(AT_FDCWD, file, &procs, NULL) == 0 && procs.len == 0;
 }
 
@@ -135,8 +133,7 @@ static size_t compare_processes(struct buf *report)
 
 static size_t compare_mounts(const struct host *h, struct buf *report)
 {
-    _cleanup_(buf_done)
-    struct buf now = BUF_INIT(TEXT_MAX);
+    _cleanup_(buf_done) struct buf now = BUF_INIT(TEXT_MAX);
     (void)file_read(AT_FDCWD, "/proc/self/mounts", &now, NULL);
     size_t found = 0;
     char *rest = now.data;
@@ -173,8 +170,7 @@ size_t host_leftovers(struct host *h, double seconds, struct buf *ret)
 
 size_t state_dir_computers(const char *state_dir)
 {
-    _cleanup_(cleanup_free)
-    char *pattern = path_join(state_dir, "computers/*/*");
+    _cleanup_(cleanup_free) char *pattern = path_join(state_dir, "computers/*/*");
     glob_t found;
     size_t count = 0;
     if (glob(pattern, GLOB_ONLYDIR | GLOB_NOSORT | GLOB_PERIOD, NULL, &found) != 0)

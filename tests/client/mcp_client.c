@@ -62,8 +62,7 @@ static int start_process(struct mcp *m, const char *const *argv, char *const *en
 
 struct mcp *mcp_start(const char *const *argv, char *const *env, struct error *err)
 {
-    _cleanup_(cleanup_mcp_free)
-    struct mcp *m = xcalloc(1, sizeof *m);
+    _cleanup_(cleanup_mcp_free) struct mcp *m = xcalloc(1, sizeof *m);
     m->in = m->out = m->log_fd = m->pidfd = -1;
     m->bytes.max = OUTPUT_MAX;
     m->log.max = 2 * LOG_MAX;
@@ -182,10 +181,8 @@ int mcp_send(struct mcp *m, const char *bytes, size_t n, struct error *err)
 
 static int send_message(struct mcp *m, json_t *message, struct error *err)
 {
-    _cleanup_(cleanup_json_decref)
-    json_t *owned = message;
-    _cleanup_(cleanup_free)
-    char *text = json_dumps(owned, JSON_COMPACT);
+    _cleanup_(cleanup_json_decref) json_t *owned = message;
+    _cleanup_(cleanup_free) char *text = json_dumps(owned, JSON_COMPACT);
     if (!text)
         return error_set(err, ERR_INVALID, "the message can't be written as JSON");
     size_t n = strlen(text);
@@ -213,8 +210,7 @@ int mcp_notify(struct mcp *m, const char *method, json_t *params, struct error *
 /* Sorts one line into replies or notifications. */
 static int take_line(struct mcp *m, const char *line, size_t n, struct error *err)
 {
-    _cleanup_(cleanup_json_decref)
-    json_t *message = json_parse(line, n, err);
+    _cleanup_(cleanup_json_decref) json_t *message = json_parse(line, n, err);
     if (!message)
         return error_prefix(err, "the server wrote what isn't JSON");
     const json_t *id = json_object_get(message, "id");
@@ -270,8 +266,7 @@ json_t *mcp_call(struct mcp *m, const char *method, json_t *params, double secon
     int64_t id;
     if (mcp_request(m, method, params, &id, err) < 0)
         return NULL;
-    _cleanup_(cleanup_json_decref)
-    json_t *reply = mcp_wait(m, id, clock_deadline_after(seconds), err);
+    _cleanup_(cleanup_json_decref) json_t *reply = mcp_wait(m, id, clock_deadline_after(seconds), err);
     if (!reply) {
         error_prefix(err, "%s", method);
         return NULL;

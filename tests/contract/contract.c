@@ -63,8 +63,7 @@ void must_fail(struct contract_computer *c, const struct exec_request *request, 
 
 static _printf_(2, 0) struct exec_result run_shell(struct contract_computer *c, const char *fmt, va_list ap)
 {
-    _cleanup_(cleanup_free)
-    char *command = xvasprintf(fmt, ap);
+    _cleanup_(cleanup_free) char *command = xvasprintf(fmt, ap);
     struct exec_request request = shell_request(command);
     return must_run(c, &request);
 }

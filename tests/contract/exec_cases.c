@@ -133,8 +133,7 @@ static void environment(struct contract *t)
     struct exec_result r = must_run(&c, &request);
     assert_text(&r.out.head, "1,,a=b,/mine\n");
     exec_result_done(&r);
-    _cleanup_(cleanup_free)
-    char *next = must_shell(&c, "echo \"[$ONE]\""); /* not kept for the next one */
+    _cleanup_(cleanup_free) char *next = must_shell(&c, "echo \"[$ONE]\""); /* not kept for the next one */
     assert_string_equal(next, "[]\n");
     computer_remove(&c);
 }
@@ -143,8 +142,7 @@ static void b56_locale_is_utf8(struct contract *t)
 {
     struct contract_computer c;
     computer_make(t, &c, true);
-    _cleanup_(cleanup_free)
-    char *output = must_shell(&c, "printf '✓é'; echo \"$LANG\"");
+    _cleanup_(cleanup_free) char *output = must_shell(&c, "printf '✓é'; echo \"$LANG\"");
     assert_string_equal(output, "✓éC.UTF-8\n");
     computer_remove(&c);
 }
@@ -183,8 +181,7 @@ static void b10_stdin_and_output_at_the_same_time(struct contract *t)
     struct contract_computer c;
     computer_make(t, &c, true);
     const size_t size = LIMIT_STDIN_BYTES;
-    _cleanup_(cleanup_free)
-    char *bytes = xmalloc(size);
+    _cleanup_(cleanup_free) char *bytes = xmalloc(size);
     for (size_t i = 0; i < size; i++)
         bytes[i] = (char)(i * 7 + i / 253);
     struct exec_request request = shell_request("cat");
@@ -203,8 +200,7 @@ static void b11_unread_stdin_is_no_error(struct contract *t)
 {
     struct contract_computer c;
     computer_make(t, &c, true);
-    _cleanup_(cleanup_free)
-    char *bytes = xcalloc(1, 1 * MIB);
+    _cleanup_(cleanup_free) char *bytes = xcalloc(1, 1 * MIB);
     static const char *const COMMANDS[] = {"true", "head -c 10 | wc -c", "exec 0<&-; sleep 0.2"};
     for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++) {
         struct exec_request request = shell_request(COMMANDS[i]);
@@ -222,8 +218,7 @@ static void long_command_text(struct contract *t)
 {
     struct contract_computer c;
     computer_make(t, &c, true);
-    _cleanup_(buf_done)
-    struct buf text = BUF_INIT(LIMIT_COMMAND_BYTES);
+    _cleanup_(buf_done) struct buf text = BUF_INIT(LIMIT_COMMAND_BYTES);
     while (text.len < LIMIT_COMMAND_BYTES - 200)
         assert_int_equal(buf_append_str(&text, "# a comment that makes it long\n"), 0);
     assert_int_equal(buf_append_str(&text, "read line; echo \"got $line\"; exit 7\n"), 0);
@@ -242,8 +237,7 @@ static void calls_are_independent(struct contract *t)
     struct contract_computer c;
     computer_make(t, &c, true);
     free(must_shell(&c, "X=1; mkdir sub; cd sub; echo kept > ../file"));
-    _cleanup_(cleanup_free)
-    char *output = must_shell(&c, "cat file; echo \"[$X]\"; ls -d sub");
+    _cleanup_(cleanup_free) char *output = must_shell(&c, "cat file; echo \"[$X]\"; ls -d sub");
     assert_string_equal(output, "kept\n[]\nsub\n");
     computer_remove(&c);
 }

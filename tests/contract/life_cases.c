@@ -113,11 +113,9 @@ static void permanent_computers_come_back(struct contract *t)
     computer_make(t, &c, false);
     free(must_shell(&c, "mkdir -p d; echo kept > d/file; chmod 750 d/file; ln -s d/file link"));
     for (int i = 0; i < 2; i++) {
-        _cleanup_(cleanup_json_decref)
-        json_t *data = detach(&c);
+        _cleanup_(cleanup_json_decref) json_t *data = detach(&c);
         attach(&c, data);
-        _cleanup_(cleanup_free)
-        char *output = must_shell(&c, "cat link; stat -c %%a d/file");
+        _cleanup_(cleanup_free) char *output = must_shell(&c, "cat link; stat -c %%a d/file");
         assert_string_equal(output, "kept\n750\n");
     }
     computer_remove(&c);
@@ -129,11 +127,9 @@ static void what_was_killed_keeps_its_files(struct contract *t)
     computer_make(t, &c, false);
     free(must_shell(&c, "echo kept > file"));
     c.instance->ops->kill(c.instance);
-    _cleanup_(cleanup_json_decref)
-    json_t *data = detach(&c);
+    _cleanup_(cleanup_json_decref) json_t *data = detach(&c);
     attach(&c, data);
-    _cleanup_(cleanup_free)
-    char *output = must_shell(&c, "cat file");
+    _cleanup_(cleanup_free) char *output = must_shell(&c, "cat file");
     assert_string_equal(output, "kept\n");
     computer_remove(&c);
 }
@@ -144,8 +140,7 @@ static void lost_files_are_told(struct contract *t)
     const struct wait wait = {.deadline = clock_deadline_after(30)};
     struct error err = ERROR_INIT;
     computer_make(t, &c, false);
-    _cleanup_(cleanup_json_decref)
-    json_t *data = detach(&c);
+    _cleanup_(cleanup_json_decref) json_t *data = detach(&c);
     assert_int_equal(tree_remove(AT_FDCWD, c.folder, NULL), 0);
     assert_int_equal(dir_make(c.folder, 0711, NULL), 0);
     assert_int_equal(t->backend->ops->attach(t->backend, &c.spec, data, &wait, &c.instance, &err), -1);
@@ -161,8 +156,7 @@ static void reaping_leaves_nothing(struct contract *t)
         struct error err = ERROR_INIT;
         computer_make(t, &c, false);
         free(must_shell(&c, "mkdir -p a/b; echo x > a/b/c"));
-        _cleanup_(cleanup_json_decref)
-        json_t *data = detach(&c);
+        _cleanup_(cleanup_json_decref) json_t *data = detach(&c);
         if (t->backend->ops->reap(t->backend, &c.spec, with_data ? data : NULL, &err) < 0)
             fail_msg("reap: %s", err.msg);
         assert_int_equal(t->backend->ops->reap(t->backend, &c.spec, with_data ? data : NULL, NULL),
@@ -224,8 +218,7 @@ static void make_and_die(struct contract *t, struct dead_server *s, bool tempora
 /* Seen from here: a computer's processes are processes of this machine, or of none that we can reach. */
 static bool runs_here(const char *command)
 {
-    _cleanup_(cleanup_free)
-    char *line = xasprintf("pgrep -fx '%s' >/dev/null", command);
+    _cleanup_(cleanup_free) char *line = xasprintf("pgrep -fx '%s' >/dev/null", command);
     return system(line) == 0;
 }
 
@@ -240,8 +233,7 @@ static void a_dead_servers_permanent_computer(struct contract *t)
     struct dead_server s;
     make_and_die(t, &s, false);
     attach(&s.computer, s.data);
-    _cleanup_(cleanup_free)
-    char *output = must_shell(&s.computer, "cat file");
+    _cleanup_(cleanup_free) char *output = must_shell(&s.computer, "cat file");
     assert_string_equal(output, "kept\n");
     assert_false(runs_here(s.background)); /* its processes ended with the server, or by attaching */
     computer_remove(&s.computer);

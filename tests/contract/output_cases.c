@@ -58,8 +58,7 @@ static void b13_head_and_tail_of_a_flood(struct contract *t)
 
     assert_non_null(r.out.path);
     assert_int_equal(r.out.path_bytes, r.out.total);
-    _cleanup_(cleanup_free)
-    char *size = must_shell(&c, "wc -c < '%s'", r.out.path);
+    _cleanup_(cleanup_free) char *size = must_shell(&c, "wc -c < '%s'", r.out.path);
     assert_int_equal(atoll(size), total);
     assert_int_equal(shell_status(&c, "{ echo first; seq 1 1000000; echo last; } | cmp - '%s'", r.out.path),
                      0);
@@ -93,8 +92,7 @@ static void the_spool_is_bounded(struct contract *t)
     assert_memory_equal(r.out.tail.data + r.out.tail.len - 4, "end\n", 4);
     assert_non_null(r.out.path);
     assert_int_equal(r.out.path_bytes, LIMIT_SPOOL_BYTES);
-    _cleanup_(cleanup_free)
-    char *size = must_shell(&c, "wc -c < '%s'", r.out.path);
+    _cleanup_(cleanup_free) char *size = must_shell(&c, "wc -c < '%s'", r.out.path);
     assert_int_equal(atoll(size), LIMIT_SPOOL_BYTES);
     exec_result_done(&r);
     computer_remove(&c);
@@ -120,8 +118,7 @@ static void output_of_the_dying(struct contract *t)
     struct contract_computer c;
     computer_make(t, &c, true);
     for (int i = 0; i < 20; i++) {
-        _cleanup_(cleanup_free)
-        char *output = must_shell(&c, "head -c 60000 /dev/zero | tr '\\0' x");
+        _cleanup_(cleanup_free) char *output = must_shell(&c, "head -c 60000 /dev/zero | tr '\\0' x");
         assert_int_equal(strlen(output), 60000); /* all of it, though the process had ended by then */
     }
     computer_remove(&c);

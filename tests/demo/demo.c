@@ -182,16 +182,14 @@ static bool as_expected(const struct step *s, const struct mcp_tool_result *r)
 /* The members of the result that say something: everything but what was printed. */
 static void print_facts(const struct mcp_tool_result *r)
 {
-    _cleanup_(buf_done)
-    struct buf line = BUF_INIT(4 * KIB);
+    _cleanup_(buf_done) struct buf line = BUF_INIT(4 * KIB);
     const char *name;
     json_t *value;
     json_object_foreach ((json_t *)(uintptr_t)r->data, name, value) {
         if (strcmp(name, "stdout") == 0 || strcmp(name, "stderr") == 0 ||
             strcmp(name, "exec_duration_ms") == 0)
             continue;
-        _cleanup_(cleanup_free)
-        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        _cleanup_(cleanup_free) char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
         if (buf_printf(&line, "%s%s %s", line.len ? ", " : "", name, text) < 0)
             break;
     }
@@ -200,8 +198,7 @@ static void print_facts(const struct mcp_tool_result *r)
 
 static void run_step(struct demo *d, const struct step *s)
 {
-    _cleanup_(cleanup_free)
-    char *hidden = strstr(s->command, "%s") ? xasprintf("cat %s", d->secret) : NULL;
+    _cleanup_(cleanup_free) char *hidden = strstr(s->command, "%s") ? xasprintf("cat %s", d->secret) : NULL;
     const char *command = hidden ? hidden : s->command;
     json_t *arguments = json_pack("{s:s, s:s*}", "command", command, "stdin", s->stdin_text);
     if (s->timeout > 0)
@@ -234,8 +231,7 @@ static void leave(struct demo *d)
     if (!ended)
         printf("      %s (status 0x%x)\n%s", err.msg, (unsigned)status, mcp_log(d->server));
     d->server = mcp_free(d->server);
-    _cleanup_(buf_done)
-    struct buf left = BUF_INIT(MIB);
+    _cleanup_(buf_done) struct buf left = BUF_INIT(MIB);
     start = clock_now();
     size_t things = host_leftovers(d->host, 2, &left), computers = state_dir_computers(d->state);
     finish(d, things + computers == 0, "Nothing is left behind", clock_now() - start);

@@ -72,8 +72,7 @@ static bool process_has_mark(pid_t pid, const char *mark)
     char path[64], wanted[MARK_SIZE + sizeof(MARKER) + 1];
     snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
     snprintf(wanted, sizeof(wanted), MARKER "=%s", mark);
-    _cleanup_(buf_done)
-    struct buf environment = BUF_INIT(ENVIRON_MAX);
+    _cleanup_(buf_done) struct buf environment = BUF_INIT(ENVIRON_MAX);
     if (file_read(AT_FDCWD, path, &environment, NULL) < 0)
         return false;
     for (size_t i = 0; i < environment.len; i += strlen(environment.data + i) + 1)
@@ -136,12 +135,10 @@ static int find_program(const char *name, char **ret_path)
         *ret_path = xstrdup(name);
         return 0;
     }
-    _cleanup_(cleanup_free)
-    char *folders = xstrdup(SEARCH_PATH);
+    _cleanup_(cleanup_free) char *folders = xstrdup(SEARCH_PATH);
     char *rest = folders;
     for (const char *folder; (folder = strsep(&rest, ":"));) {
-        _cleanup_(cleanup_free)
-        char *path = path_join(folder, name);
+        _cleanup_(cleanup_free) char *path = path_join(folder, name);
         if (access(path, X_OK) == 0) {
             *ret_path = TAKE_PTR(path);
             return 0;
@@ -209,10 +206,8 @@ static int start_process(struct fake_exec *x, const char *program, char *const *
     if ((x->request->stdin_bytes && make_pipe(in, err) < 0) || make_pipe(out, err) < 0 ||
         make_pipe(errors, err) < 0)
         return -1; /* out of descriptors: a test that fails anyway */
-    _cleanup_(cleanup_strv_free)
-    char **argv = make_argv(x, program, arguments);
-    _cleanup_(cleanup_strv_free)
-    char **env = make_env(x);
+    _cleanup_(cleanup_strv_free) char **argv = make_argv(x, program, arguments);
+    _cleanup_(cleanup_strv_free) char **env = make_env(x);
     const struct spawn_request request = {.path = "/bin/sh",
                                           .argv = argv,
                                           .env = env,
@@ -396,20 +391,17 @@ static int run_command(struct fake_instance *i, const struct exec_request *reque
     struct stat st;
     if (request->cwd && (stat(request->cwd, &st) < 0 || !S_ISDIR(st.st_mode)))
         return error_set(err, ERR_CWD_NOT_FOUND, "there is no folder '%s' in the computer", request->cwd);
-    _cleanup_(exec_done)
-    struct fake_exec x = {.instance = i,
-                          .request = request,
-                          .pidfd = -1,
-                          .in = -1,
-                          .out = -1,
-                          .err = -1,
-                          .spool_fd = {-1, -1},
-                          .output = output_new(request->output_limit, spool, &x)};
+    _cleanup_(exec_done) struct fake_exec x = {.instance = i,
+                                               .request = request,
+                                               .pidfd = -1,
+                                               .in = -1,
+                                               .out = -1,
+                                               .err = -1,
+                                               .spool_fd = {-1, -1},
+                                               .output = output_new(request->output_limit, spool, &x)};
     snprintf(x.mark, sizeof(x.mark), "%s.%d.", i->key, atomic_fetch_add(&i->execs, 1));
-    _cleanup_(cleanup_strv_free)
-    char **argv = request->command ? make_command(&x) : strv_copy(request->argv);
-    _cleanup_(cleanup_free)
-    char *program = NULL;
+    _cleanup_(cleanup_strv_free) char **argv = request->command ? make_command(&x) : strv_copy(request->argv);
+    _cleanup_(cleanup_free) char *program = NULL;
     int sys = find_program(argv[0], &program);
     return sys ? cannot_run(argv[0], sys, ret) : run_process(&x, program, argv, ret, err);
 }
@@ -491,8 +483,7 @@ static int fake_create(struct backend *b, const struct computer_spec *spec, cons
     struct fake *f = fake_of(b);
     if (wait_check(wait, err) < 0 || (f->hooks.create && f->hooks.create(f->hooks.ctx, spec, wait, err) < 0))
         return -1;
-    _cleanup_(cleanup_free)
-    char *home = path_join(spec->folder, "home");
+    _cleanup_(cleanup_free) char *home = path_join(spec->folder, "home");
     if (dir_make(home, 0700, err) < 0)
         return -1;
     *ret = instance_new(f, spec, &f->counts.created);
@@ -505,8 +496,7 @@ static int fake_attach(struct backend *b, const struct computer_spec *spec, cons
     struct fake *f = fake_of(b);
     if (wait_check(wait, err) < 0 || (f->hooks.attach && f->hooks.attach(f->hooks.ctx, spec, wait, err) < 0))
         return -1;
-    _cleanup_(cleanup_free)
-    char *home = path_join(spec->folder, "home");
+    _cleanup_(cleanup_free) char *home = path_join(spec->folder, "home");
     if (!json_is_true(json_object_get(data, "fake")) || access(home, X_OK) < 0)
         return error_set(err, ERR_GONE, "its folder is not there");
     kill_left(spec->key); /* by a server that died */

@@ -20,8 +20,7 @@ static void check(bool right)
 /* The active lines without their comments, which name the origin. */
 static char *printed_values(const struct config *c)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(CONFIG_TEXT_MAX);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(CONFIG_TEXT_MAX);
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];
         if (config_is_explicit(c, row) && !(row->traits & (OPTION_SECRET | OPTION_FLAG_ONLY)))

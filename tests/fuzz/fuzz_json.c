@@ -28,8 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!value)
         return 0;
 
-    _cleanup_(buf_done)
-    struct buf dumped = BUF_INIT(16 * MIB), written = BUF_INIT(16 * MIB);
+    _cleanup_(buf_done) struct buf dumped = BUF_INIT(16 * MIB), written = BUF_INIT(16 * MIB);
     if (json_append(&dumped, value) < 0)
         abort();
     assert_reads_back(&dumped, value);

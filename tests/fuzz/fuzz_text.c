@@ -16,8 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void repair(const uint8_t *data, size_t size)
 {
-    _cleanup_(buf_done)
-    struct buf out = BUF_INIT(MIB);
+    _cleanup_(buf_done) struct buf out = BUF_INIT(MIB);
     if (utf8_append_lossy(&out, data, size) == 0) {
         assert(utf8_valid(out.data, out.len));
         assert(!utf8_valid(data, size) ||
@@ -30,8 +29,7 @@ static void repair(const uint8_t *data, size_t size)
 /* What decodes encodes back to the same text, since only one spelling is taken. */
 static void base64(const uint8_t *data, size_t size)
 {
-    _cleanup_(buf_done)
-    struct buf bytes = BUF_INIT(MIB), text = BUF_INIT(MIB);
+    _cleanup_(buf_done) struct buf bytes = BUF_INIT(MIB), text = BUF_INIT(MIB);
     struct error err;
     if (base64_decode((const char *)data, size, &bytes, &err) == 0) {
         if (base64_append(&text, bytes.data, bytes.len) < 0)

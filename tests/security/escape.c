@@ -193,8 +193,7 @@ static bool works(struct world *w, const char *computer)
 
 static int put_prober(struct world *w, const char *computer, const struct buf *prober, struct error *err)
 {
-    _cleanup_(buf_done)
-    struct buf text = BUF_INIT(8 * MIB);
+    _cleanup_(buf_done) struct buf text = BUF_INIT(8 * MIB);
     if (base64_append(&text, prober->data, prober->len) < 0)
         return error_set(err, ERR_LIMIT, "the prober is too big");
     struct mcp_tool_result r;
@@ -272,8 +271,7 @@ static void attempt(struct world *w, const struct attempt *a)
         fault(w, "%s: no answer: %s\n       %s", a->group, err.msg, a->command);
         return;
     }
-    _cleanup_(cleanup_free)
-    char *said = xasprintf("%s%sexit=%d\n", r.out, r.err, r.exit_code);
+    _cleanup_(cleanup_free) char *said = xasprintf("%s%sexit=%d\n", r.out, r.err, r.exit_code);
     bool escaped = strstr(r.out, "ESCAPED") || strstr(said, SECRET_TEXT), refused = matches(said, a->want);
     if (r.is_error || escaped || !refused) {
         w->escapes += escaped;
@@ -313,8 +311,7 @@ static void check_host(struct world *w)
 /* After all was removed: no link led the remover out of the computers. */
 static void check_secret(struct world *w)
 {
-    _cleanup_(buf_done)
-    struct buf secret = BUF_INIT(4096);
+    _cleanup_(buf_done) struct buf secret = BUF_INIT(4096);
     if (file_read(AT_FDCWD, w->secret, &secret, NULL) < 0 || strcmp(buf_str(&secret), SECRET_TEXT) != 0)
         fault(w, "the secret of the host was changed"), w->escapes++;
     struct stat st;
@@ -371,8 +368,7 @@ static void check_end(struct world *w, const char *path)
     (void)kill(w->canary, SIGKILL);
     (void)waitpid(w->canary, NULL, 0);
     w->canary = 0;
-    _cleanup_(buf_done)
-    struct buf left = BUF_INIT(MIB);
+    _cleanup_(buf_done) struct buf left = BUF_INIT(MIB);
     size_t things = host_leftovers(w->host, 5, &left), computers = state_dir_computers(w->state);
     if (things + computers > 0)
         fault(w, "left behind: %zu computers, %zu other things\n%s", computers, things, buf_str(&left));
@@ -380,8 +376,7 @@ static void check_end(struct world *w, const char *path)
 
 static int attack(struct world *w, char **argv, struct error *err)
 {
-    _cleanup_(buf_done)
-    struct buf prober = BUF_INIT(2 * MIB);
+    _cleanup_(buf_done) struct buf prober = BUF_INIT(2 * MIB);
     if (world_make(w, err) < 0 || file_read(AT_FDCWD, argv[2], &prober, err) < 0 ||
         start_server(w, argv[1], err) < 0 || check_isolated(w, err) < 0 ||
         put_prober(w, "attacker", &prober, err) < 0 || put_prober(w, "victim", &prober, err) < 0 ||

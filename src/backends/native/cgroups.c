@@ -50,8 +50,7 @@ static void give_up(struct cgroup_place *place, const char *what, int sys)
 
 static int write_file(const char *group, const char *name, const char *text)
 {
-    _cleanup_(cleanup_free)
-    char *path = path_join(group, name);
+    _cleanup_(cleanup_free) char *path = path_join(group, name);
     struct error e = ERROR_INIT;
     if (file_write(AT_FDCWD, path, text, &e) == 0)
         return 0;
@@ -83,11 +82,9 @@ static void give_up_on_version_2(struct cgroups *c, const char *what, int sys)
  * what is forked meanwhile is met by the next round. */
 static int move_processes(const char *group, const char *leaf)
 {
-    _cleanup_(cleanup_free)
-    char *path = path_join(group, "cgroup.procs");
+    _cleanup_(cleanup_free) char *path = path_join(group, "cgroup.procs");
     for (int round = 0; round < MOVE_ROUNDS; round++) {
-        _cleanup_(buf_done)
-        struct buf pids = BUF_INIT(PIDS_MAX);
+        _cleanup_(buf_done) struct buf pids = BUF_INIT(PIDS_MAX);
         if (file_read(AT_FDCWD, path, &pids, NULL) < 0 || pids.len == 0)
             return 0;
         char *save = NULL;
@@ -145,15 +142,12 @@ static int set_number(const char *group, const char *name, int64_t value, int64_
     snprintf(text, sizeof(text), "%lld", (long long)value);
     if (write_file(group, name, text) < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "set %s/%s to %s", group, name, text);
-    _cleanup_(cleanup_free)
-    char *path = path_join(group, name);
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(64);
+    _cleanup_(cleanup_free) char *path = path_join(group, name);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(64);
     int64_t held;
     if (file_read(AT_FDCWD, path, &b, err) < 0)
         return -1;
-    _cleanup_(cleanup_free)
-    char *trimmed = str_trim(buf_str(&b));
+    _cleanup_(cleanup_free) char *trimmed = str_trim(buf_str(&b));
     if (!str_parse_i64(trimmed, &held) || held > value || value - held > slack)
         return error_set(err, ERR_UNAVAILABLE, "%s was set to %s, but the kernel holds '%s'", path, text,
                          trimmed);
@@ -162,8 +156,7 @@ static int set_number(const char *group, const char *name, int64_t value, int64_
 
 static bool file_exists(const char *group, const char *name)
 {
-    _cleanup_(cleanup_free)
-    char *path = path_join(group, name);
+    _cleanup_(cleanup_free) char *path = path_join(group, name);
     return access(path, F_OK) == 0;
 }
 
@@ -201,14 +194,11 @@ static int limit_cpu_v2(const char *group, double cpus, struct error *err)
     snprintf(text, sizeof(text), "%lld %d", (long long)cpu_quota(cpus), CPU_PERIOD_US);
     if (write_file(group, "cpu.max", text) < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "set %s/cpu.max to %s", group, text);
-    _cleanup_(cleanup_free)
-    char *path = path_join(group, "cpu.max");
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(64);
+    _cleanup_(cleanup_free) char *path = path_join(group, "cpu.max");
+    _cleanup_(buf_done) struct buf b = BUF_INIT(64);
     if (file_read(AT_FDCWD, path, &b, err) < 0)
         return -1;
-    _cleanup_(cleanup_free)
-    char *held = str_trim(buf_str(&b));
+    _cleanup_(cleanup_free) char *held = str_trim(buf_str(&b));
     if (strcmp(held, text) != 0)
         return error_set(err, ERR_UNAVAILABLE, "%s was set to '%s', but the kernel holds '%s'", path, text,
                          held);
@@ -242,8 +232,7 @@ static int make_group(const char *path, struct error *err)
 
 static int open_in(const char *group, const char *name, int flags, struct error *err)
 {
-    _cleanup_(cleanup_free)
-    char *path = path_join(group, name);
+    _cleanup_(cleanup_free) char *path = path_join(group, name);
     int fd = open(path, flags | O_CLOEXEC);
     if (fd < 0)
         error_errno(err, ERR_UNAVAILABLE, errno, "open %s", path);
@@ -262,8 +251,7 @@ static void reopen_shared(const struct cgroups *c)
 int cgroup_begin(const struct cgroups *c, const char *key, uint32_t id_base, struct cgroup_birth *birth,
                  struct error *err)
 {
-    _cleanup_(cleanup_free)
-    char *group = cgroup_unified(c, key);
+    _cleanup_(cleanup_free) char *group = cgroup_unified(c, key);
     if (!group)
         return 0;
     if (mkdir(group, 0755) < 0 && errno != EEXIST) {
@@ -283,8 +271,7 @@ static int create_limit(const struct cgroups *c, enum cgroup_limit limit, const 
 {
     const struct cgroup_place *place = &c->places[limit];
     bool old = place->version == 1;
-    _cleanup_(cleanup_free)
-    char *group = old ? group_path(place->v1, key) : cgroup_unified(c, key);
+    _cleanup_(cleanup_free) char *group = old ? group_path(place->v1, key) : cgroup_unified(c, key);
     if (place->version == 0 || !group)
         return 0;
     if (old) {
@@ -321,15 +308,13 @@ void cgroup_birth_done(struct cgroup_birth *b)
 json_t *cgroup_list(const struct cgroups *c, const char *key)
 {
     json_t *list = json_array();
-    _cleanup_(cleanup_free)
-    char *unified = cgroup_unified(c, key);
+    _cleanup_(cleanup_free) char *unified = cgroup_unified(c, key);
     if (unified)
         json_array_append_new(list, json_string(unified));
     for (int i = 0; i < CGROUP_LIMITS; i++) {
         if (c->places[i].version != 1)
             continue;
-        _cleanup_(cleanup_free)
-        char *path = group_path(c->places[i].v1, key);
+        _cleanup_(cleanup_free) char *path = group_path(c->places[i].v1, key);
         json_array_append_new(list, json_string(path));
     }
     return list;
@@ -357,8 +342,7 @@ static int remove_inner_groups(const char *path, int64_t deadline, struct error 
     for (struct dirent *e; (e = readdir(dir)) != NULL;) {
         if (e->d_type != DT_DIR || e->d_name[0] == '.')
             continue;
-        _cleanup_(cleanup_free)
-        char *inner = path_join(path, e->d_name);
+        _cleanup_(cleanup_free) char *inner = path_join(path, e->d_name);
         if (remove_group(inner, deadline, err) < 0)
             result = -1;
     }

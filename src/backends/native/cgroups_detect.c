@@ -72,8 +72,7 @@ static int split(char *line, char **fields, int max)
  * one hides those before it. */
 static bool find_mount(const char *mountinfo, const char *controller, struct mount *ret)
 {
-    _cleanup_(cleanup_free)
-    char *text = xstrdup(mountinfo);
+    _cleanup_(cleanup_free) char *text = xstrdup(mountinfo);
     char *save = NULL;
     bool found = false;
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
@@ -98,8 +97,7 @@ static bool find_mount(const char *mountinfo, const char *controller, struct mou
  * in it. */
 static char *find_own(const char *own, const char *controller)
 {
-    _cleanup_(cleanup_free)
-    char *text = xstrdup(own);
+    _cleanup_(cleanup_free) char *text = xstrdup(own);
     char *save = NULL;
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         char *list = strchr(line, ':');
@@ -127,8 +125,7 @@ static char *own_folder(const struct mount *m, const char *path)
 
 static bool has_file(const char *group, const char *name)
 {
-    _cleanup_(cleanup_free)
-    char *path = path_join(group, name);
+    _cleanup_(cleanup_free) char *path = path_join(group, name);
     return access(path, F_OK) == 0;
 }
 
@@ -155,14 +152,13 @@ static void detect_v1(const char *own, const char *mountinfo, struct cgroups *re
     for (int i = 0; i < CGROUP_LIMITS; i++) {
         const char *controller = cgroup_limit_name((enum cgroup_limit)i);
         struct mount m = {0};
-        _cleanup_(cleanup_free)
-        char *path = find_own(own, controller);
+        _cleanup_(cleanup_free) char *path = find_own(own, controller);
         char *folder = path && find_mount(mountinfo, controller, &m) ? own_folder(&m, path) : NULL;
         if (folder && access(folder, W_OK) == 0) {
             set_place(&ret->places[i], 1, TAKE_PTR(folder), NULL);
         } else {
-            _cleanup_(cleanup_free)
-            char *why = folder ? xasprintf("%s can't be written to: %s", folder, strerror(errno)) : NULL;
+            _cleanup_(cleanup_free) char *why =
+                folder ? xasprintf("%s can't be written to: %s", folder, strerror(errno)) : NULL;
             set_place(&ret->places[i], 0, NULL,
                       why ? why : "no hierarchy of control groups has this controller");
         }
@@ -173,10 +169,8 @@ static void detect_v1(const char *own, const char *mountinfo, struct cgroups *re
 
 static void detect_v2_limits(const char *available_in, struct cgroups *ret)
 {
-    _cleanup_(cleanup_free)
-    char *path = path_join(available_in, "cgroup.controllers");
-    _cleanup_(buf_done)
-    struct buf controllers = BUF_INIT(4096);
+    _cleanup_(cleanup_free) char *path = path_join(available_in, "cgroup.controllers");
+    _cleanup_(buf_done) struct buf controllers = BUF_INIT(4096);
     if (file_read(AT_FDCWD, path, &controllers, NULL) < 0)
         return;
     for (int i = 0; i < CGROUP_LIMITS; i++)
@@ -237,11 +231,9 @@ static void place_v2(const char *point, char *folder, struct cgroups *ret)
 static void detect_v2(const char *own, const char *mountinfo, struct cgroups *ret)
 {
     struct mount m = {0};
-    _cleanup_(cleanup_free)
-    char *path = find_own(own, NULL);
+    _cleanup_(cleanup_free) char *path = find_own(own, NULL);
     if (path && find_mount(mountinfo, NULL, &m)) {
-        _cleanup_(cleanup_free)
-        char *folder = own_folder(&m, path);
+        _cleanup_(cleanup_free) char *folder = own_folder(&m, path);
         if (folder && access(folder, W_OK) == 0) {
             leave_leaf(folder, m.point);
             place_v2(m.point, folder, ret);
@@ -252,10 +244,8 @@ static void detect_v2(const char *own, const char *mountinfo, struct cgroups *re
 
 int cgroups_detect(const struct cgroup_files *files, struct cgroups *ret, struct error *err)
 {
-    _cleanup_(buf_done)
-    struct buf own = BUF_INIT(FILE_MAX);
-    _cleanup_(buf_done)
-    struct buf mountinfo = BUF_INIT(FILE_MAX * 8);
+    _cleanup_(buf_done) struct buf own = BUF_INIT(FILE_MAX);
+    _cleanup_(buf_done) struct buf mountinfo = BUF_INIT(FILE_MAX * 8);
     if (file_read(AT_FDCWD, files->own, &own, err) < 0 ||
         file_read(AT_FDCWD, files->mountinfo, &mountinfo, err) < 0)
         return -1;

@@ -69,8 +69,7 @@ static int copy_link(int from, int to, const char *name, struct error *err)
 static int copy_folder(int from, int to_fd, uint32_t id, int depth, struct error *err)
 {
     _cleanup_fd_ int to = to_fd;
-    _cleanup_(cleanup_closedir)
-    DIR *dir = fdopendir(from);
+    _cleanup_(cleanup_closedir) DIR *dir = fdopendir(from);
     if (!dir) {
         fd_close(from);
         return error_errno(err, ERR_UNAVAILABLE, ENOMEM, "list a folder");

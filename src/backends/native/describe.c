@@ -20,10 +20,8 @@
 static char *pretty_name_in(const char *root, const char *file)
 {
     static const char key[] = "\nPRETTY_NAME=";
-    _cleanup_(cleanup_free)
-    char *path = path_join(root, file);
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(OS_RELEASE_MAX);
+    _cleanup_(cleanup_free) char *path = path_join(root, file);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(OS_RELEASE_MAX);
     if (buf_append_byte(&b, '\n') < 0 || file_read(AT_FDCWD, path, &b, NULL) < 0)
         return NULL;
     const char *value = strstr(buf_str(&b), key);
@@ -44,8 +42,7 @@ static char *pretty_name(const char *root)
 
 char *describe_environment(const char *rootfs)
 {
-    _cleanup_(cleanup_free)
-    char *name = pretty_name(rootfs ? rootfs : "/");
+    _cleanup_(cleanup_free) char *name = pretty_name(rootfs ? rootfs : "/");
     const char *programs =
         rootfs ? "" : " with this machine's programs (/usr is read-only, the rest is its own)";
     return xasprintf("an isolated %s computer%s", name ? name : "Linux", programs);
@@ -71,10 +68,8 @@ static char *memory_words(int64_t bytes)
 
 char *describe_limits(const struct cgroup_values *values, const struct cgroups *held)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(4096);
-    _cleanup_(cleanup_free)
-    char *memory = memory_words(values->memory_bytes);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(4096);
+    _cleanup_(cleanup_free) char *memory = memory_words(values->memory_bytes);
     bool cut = buf_append_str(&b, memory) < 0;
     append_reason(&b, held, CGROUP_MEMORY);
     cut |= buf_printf(&b, ", %lld processes", (long long)values->pids) < 0;

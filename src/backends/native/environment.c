@@ -49,8 +49,7 @@ int environment_append(struct buf *b, const char *hostname, char *const *extra, 
     for (size_t i = 0; i < ARRAY_LEN(defaults); i++)
         if (!is_named_in(defaults[i], given) && append(b, defaults[i], &count, err) < 0)
             return -1;
-    _cleanup_(cleanup_free)
-    char *host = xasprintf("HOSTNAME=%s", hostname);
+    _cleanup_(cleanup_free) char *host = xasprintf("HOSTNAME=%s", hostname);
     if (!is_named_in(host, given) && append(b, host, &count, err) < 0)
         return -1;
     for (char *const *e = given; *e; e++) {

@@ -57,8 +57,7 @@ int folder_check(const char *folder, bool plain, struct error *err)
     struct stat st;
     const char *const names[] = {plain ? "root" : "upper", plain ? "root" : "work"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        _cleanup_(cleanup_free)
-        char *path = xasprintf("%s/native/%s", folder, names[i]);
+        _cleanup_(cleanup_free) char *path = xasprintf("%s/native/%s", folder, names[i]);
         bool there = lstat(path, &st) == 0;
         if (!there && errno != ENOENT && errno != ENOTDIR) /* a sick disk has lost nothing yet */
             return error_errno(err, ERR_UNAVAILABLE, errno, "look at %s", path);

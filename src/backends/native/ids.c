@@ -22,8 +22,7 @@ struct slot {
 
 static int lock_file(const char *file, int *ret_fd, struct error *err)
 {
-    _cleanup_(cleanup_free)
-    char *dir = xstrndup(file, (size_t)(strrchr(file, '/') - file));
+    _cleanup_(cleanup_free) char *dir = xstrndup(file, (size_t)(strrchr(file, '/') - file));
     _cleanup_fd_ int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 && errno == ENOENT) {
         if (dir_make(dir, 0755, err) < 0)

@@ -154,8 +154,7 @@ static int start(struct native_instance *i, bool is_new, const struct wait *wait
     struct cgroup_birth birth = CGROUP_BIRTH_NONE;
     int failed = cgroup_begin(&i->native->cgroups, i->key, i->id_base, &birth, err);
     if (birth.unified >= 0) {
-        _cleanup_(cleanup_free)
-        char *group = cgroup_unified(&i->native->cgroups, i->key);
+        _cleanup_(cleanup_free) char *group = cgroup_unified(&i->native->cgroups, i->key);
         scopes_init(&i->scopes, group, i->id_base);
         i->reaper = false;
     }
@@ -209,8 +208,7 @@ static int create_once(struct native *n, const struct computer_spec *spec, const
                        struct native_instance **ret, struct error *err)
 {
     uint32_t id_base;
-    _cleanup_(cleanup_zygote_unref)
-    struct zygote *zygote = native_ready(n, wait, err);
+    _cleanup_(cleanup_zygote_unref) struct zygote *zygote = native_ready(n, wait, err);
     if (!zygote || ids_take(n->machine.ids_file, spec->folder, &id_base, err) < 0)
         return -1;
     struct native_instance *i = instance_new(n, zygote, spec, id_base);
@@ -298,8 +296,7 @@ int instance_attach(struct backend *b, const struct computer_spec *spec, const j
     if (check_kind(n, data, err) < 0 || folder_check(spec->folder, n->plain, err) < 0 ||
         ids_hold(n->machine.ids_file, spec->folder, (uint32_t)id_base, err) < 0)
         return -1;
-    _cleanup_(cleanup_zygote_unref)
-    struct zygote *zygote = native_ready(n, wait, err);
+    _cleanup_(cleanup_zygote_unref) struct zygote *zygote = native_ready(n, wait, err);
     if (!zygote || end_remains(n, spec->key, data, err) < 0)
         return -1;
     struct native_instance *i = instance_new(n, zygote, spec, (uint32_t)id_base);

@@ -153,12 +153,9 @@ int request_send(struct native_instance *i, const struct exec_request *request, 
                  struct error *err)
 {
     struct guest_exec head = {.type = GUEST_EXEC, .id = id};
-    _cleanup_(descriptors_close)
-    struct descriptors d = {.borrowed = -1};
-    _cleanup_(pipes_close)
-    struct pipes pipes = PIPES_NONE;
-    _cleanup_(buf_done)
-    struct buf body = BUF_INIT(GUEST_BODY_MAX);
+    _cleanup_(descriptors_close) struct descriptors d = {.borrowed = -1};
+    _cleanup_(pipes_close) struct pipes pipes = PIPES_NONE;
+    _cleanup_(buf_done) struct buf body = BUF_INIT(GUEST_BODY_MAX);
     bool with_stdin = request->stdin_len > 0;
     size_t sent;
 

@@ -190,8 +190,7 @@ static int inner_pid(int pid)
 {
     char path[40];
     snprintf(path, sizeof(path), "/proc/%d/status", pid);
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(STATUS_MAX);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(STATUS_MAX);
     if (file_read(AT_FDCWD, path, &b, NULL) < 0 || !strstr(b.data, "\nVmSize:"))
         return -1;
     char *line = strstr(b.data, "\nNSpid:");

@@ -228,8 +228,7 @@ static int add_tree(int root, int host, const char *path, struct error *err)
     int from = openat(host, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (from < 0)
         return 0;
-    _cleanup_(cleanup_closedir)
-    DIR *dir = fdopendir(from);
+    _cleanup_(cleanup_closedir) DIR *dir = fdopendir(from);
     _cleanup_fd_ int to = openat(root, path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (!dir || to < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "copy /%s", path);
@@ -275,8 +274,7 @@ static int build(int state, int host, const char *name, struct error *err)
 {
     char suffix[RANDOM_HEX_SIZE(8)];
     random_hex(suffix, 8);
-    _cleanup_(cleanup_free)
-    char *temporary = xasprintf("%s.new-%s", name, suffix);
+    _cleanup_(cleanup_free) char *temporary = xasprintf("%s.new-%s", name, suffix);
     if (mkdirat(state, temporary, 0755) < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "make the toolbox folder %s", temporary);
     _cleanup_fd_ int root = openat(state, temporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -315,8 +313,7 @@ static bool is_being_built(int state, const char *name)
 static void remove_unused(int state, const char *keep)
 {
     int list = openat(state, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    _cleanup_(cleanup_closedir)
-    DIR *dir = list < 0 ? NULL : fdopendir(list);
+    _cleanup_(cleanup_closedir) DIR *dir = list < 0 ? NULL : fdopendir(list);
     if (!dir) {
         fd_close(list);
         return;
@@ -328,8 +325,7 @@ static void remove_unused(int state, const char *keep)
         _cleanup_fd_ int fd = openat(state, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
             continue;
-        _cleanup_(cleanup_free)
-        char *aside = xasprintf("%s.old", e->d_name);
+        _cleanup_(cleanup_free) char *aside = xasprintf("%s.old", e->d_name);
         if (str_has_suffix(e->d_name, ".old") || renameat(state, e->d_name, state, aside) < 0)
             tree_remove(state, e->d_name, NULL);
         else
@@ -345,8 +341,7 @@ int toolbox_open(const char *state_dir, const char *host_root, struct toolbox *r
     _cleanup_fd_ int host = open(host_root, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (host < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "open %s", host_root);
-    _cleanup_(cleanup_free)
-    char *name = xasprintf(PREFIX "%016llx", (unsigned long long)fingerprint(host));
+    _cleanup_(cleanup_free) char *name = xasprintf(PREFIX "%016llx", (unsigned long long)fingerprint(host));
 
     for (int attempt = 0; attempt < 3; attempt++) {
         int fd = open_locked(state, name);

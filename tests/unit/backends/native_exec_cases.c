@@ -158,8 +158,7 @@ static void test_signal(void **state)
 static void test_long_command(void **state)
 {
     size_t n = 512 * KIB;
-    _cleanup_(cleanup_free)
-    char *text = xmalloc(n + 64);
+    _cleanup_(cleanup_free) char *text = xmalloc(n + 64);
     memset(text, ' ', n);
     strcpy(text + n, "\ncat; echo done");
     struct exec_request q = {.command = text,
@@ -177,8 +176,7 @@ static void test_long_command(void **state)
 static void test_long_environment(void **state)
 {
     size_t n = 100 * KIB;
-    _cleanup_(cleanup_free)
-    char *entry = xmalloc(n + 1);
+    _cleanup_(cleanup_free) char *entry = xmalloc(n + 1);
     memset(entry, 'x', n);
     memcpy(entry, "BIG=", 4);
     entry[n] = '\0';

@@ -32,17 +32,14 @@ static _unused_ char *temporary_path(const char *name)
 
 static _unused_ void temporary_folder(const char *name)
 {
-    _cleanup_(cleanup_free)
-    char *path = temporary_path(name);
+    _cleanup_(cleanup_free) char *path = temporary_path(name);
     assert_int_equal(dir_make(path, 0755, NULL), 0);
 }
 
 static _unused_ void temporary_file(const char *name, const char *text)
 {
-    _cleanup_(cleanup_free)
-    char *path = temporary_path(name);
-    _cleanup_(cleanup_free)
-    char *parent = xstrndup(path, (size_t)(strrchr(path, '/') - path));
+    _cleanup_(cleanup_free) char *path = temporary_path(name);
+    _cleanup_(cleanup_free) char *parent = xstrndup(path, (size_t)(strrchr(path, '/') - path));
     assert_int_equal(dir_make(parent, 0755, NULL), 0);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     assert_true(fd >= 0);

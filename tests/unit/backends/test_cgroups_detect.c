@@ -27,10 +27,8 @@ static void detect(const char *own, const char *const *mounts)
     temporary_file("proc/cgroup", own);
     temporary_file("proc/mountinfo", buf_str(&b));
     buf_done(&b);
-    _cleanup_(cleanup_free)
-    char *own_file = temporary_path("proc/cgroup");
-    _cleanup_(cleanup_free)
-    char *mountinfo = temporary_path("proc/mountinfo");
+    _cleanup_(cleanup_free) char *own_file = temporary_path("proc/cgroup");
+    _cleanup_(cleanup_free) char *mountinfo = temporary_path("proc/mountinfo");
     const struct cgroup_files files = {own_file, mountinfo};
     struct error err = ERROR_INIT;
     assert_int_equal(cgroups_detect(&files, &detected, &err), 0);
@@ -42,8 +40,7 @@ static void assert_path(const char *path, const char *expected)
         assert_null(path);
         return;
     }
-    _cleanup_(cleanup_free)
-    char *full = temporary_path(expected);
+    _cleanup_(cleanup_free) char *full = temporary_path(expected);
     assert_non_null(path);
     assert_string_equal(path, full);
 }
@@ -126,8 +123,7 @@ static void test_v2_root(void **state)
 
 static void delegate(const char *name)
 {
-    _cleanup_(cleanup_free)
-    char *path = temporary_path(name);
+    _cleanup_(cleanup_free) char *path = temporary_path(name);
     assert_int_equal(setxattr(path, "user.delegate", "1", 1, 0), 0);
 }
 
@@ -222,8 +218,7 @@ static void test_oom_count(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         temporary_file("events", cases[i].text);
-        _cleanup_(cleanup_free)
-        char *path = temporary_path("events");
+        _cleanup_(cleanup_free) char *path = temporary_path("events");
         _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
         assert_int_equal(cgroup_oom_kills(fd), cases[i].count);
         assert_int_equal(cgroup_oom_kills(fd), cases[i].count); /* again, from the beginning */

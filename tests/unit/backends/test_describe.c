@@ -11,8 +11,7 @@
 static void assert_environment(const char *os_release, const char *expected)
 {
     temporary_file("etc/os-release", os_release);
-    _cleanup_(cleanup_free)
-    char *words = describe_environment(temporary);
+    _cleanup_(cleanup_free) char *words = describe_environment(temporary);
     assert_string_equal(words, expected);
 }
 
@@ -30,18 +29,15 @@ static void test_environment(void **state)
 static void test_limits(void **state)
 {
     struct cgroup_values v = {512 << 20, 512, 1.0};
-    _cleanup_(cleanup_free)
-    char *words = describe_limits(&v, NULL);
+    _cleanup_(cleanup_free) char *words = describe_limits(&v, NULL);
     assert_string_equal(words, "512 MiB of memory, 512 processes, 1 CPU");
     v = (struct cgroup_values){2LL << 30, 100, 1.5};
-    _cleanup_(cleanup_free)
-    char *more = describe_limits(&v, NULL);
+    _cleanup_(cleanup_free) char *more = describe_limits(&v, NULL);
     assert_string_equal(more, "2 GiB of memory, 100 processes, 1.5 CPUs");
 
     struct cgroups held = {
         .places = {{.version = 1}, {.version = 0, .why = (char *)"it is read-only"}, {.version = 2}}};
-    _cleanup_(cleanup_free)
-    char *partly = describe_limits(&v, &held);
+    _cleanup_(cleanup_free) char *partly = describe_limits(&v, &held);
     assert_string_equal(partly, "2 GiB of memory, 100 processes (not enforced: it is read-only), 1.5 CPUs");
 }
 

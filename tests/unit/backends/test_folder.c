@@ -15,8 +15,7 @@
 static void assert_owned(const char *name, mode_t mode)
 {
     struct stat st;
-    _cleanup_(cleanup_free)
-    char *path = temporary_path(name);
+    _cleanup_(cleanup_free) char *path = temporary_path(name);
     assert_int_equal(lstat(path, &st), 0);
     assert_int_equal(st.st_mode, mode);
     assert_int_equal(st.st_uid, ID);
@@ -26,8 +25,7 @@ static void assert_owned(const char *name, mode_t mode)
 static bool exists(const char *name)
 {
     struct stat st;
-    _cleanup_(cleanup_free)
-    char *path = temporary_path(name);
+    _cleanup_(cleanup_free) char *path = temporary_path(name);
     return lstat(path, &st) == 0;
 }
 
@@ -54,12 +52,9 @@ static void test_plain_copy(void **state)
     struct error err = ERROR_INIT;
     temporary_file("from/etc/hosts", "127.0.0.1 localhost\n");
     temporary_folder("from/tmp");
-    _cleanup_(cleanup_free)
-    char *from = temporary_path("from");
-    _cleanup_(cleanup_free)
-    char *tmp = temporary_path("from/tmp");
-    _cleanup_(cleanup_free)
-    char *link = temporary_path("from/bin");
+    _cleanup_(cleanup_free) char *from = temporary_path("from");
+    _cleanup_(cleanup_free) char *tmp = temporary_path("from/tmp");
+    _cleanup_(cleanup_free) char *link = temporary_path("from/bin");
     assert_int_equal(chmod(tmp, 01777), 0);
     assert_int_equal(symlink("usr/bin", link), 0);
     assert_int_equal(folder_make(temporary, ID, from, &err), 0);

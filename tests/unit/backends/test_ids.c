@@ -26,8 +26,7 @@ static int tear_down(void **state)
 
 static uint32_t take(const char *name)
 {
-    _cleanup_(cleanup_free)
-    char *folder = temporary_path(name);
+    _cleanup_(cleanup_free) char *folder = temporary_path(name);
     uint32_t base = 0;
     temporary_folder(name);
     assert_int_equal(ids_take(ids_file, folder, &base, NULL), 0);
@@ -51,10 +50,8 @@ static void test_ranges(void **state)
 
 static void test_give_back(void **state)
 {
-    _cleanup_(cleanup_free)
-    char *folder = temporary_path("a");
-    _cleanup_(cleanup_free)
-    char *other = temporary_path("b");
+    _cleanup_(cleanup_free) char *folder = temporary_path("a");
+    _cleanup_(cleanup_free) char *other = temporary_path("b");
     uint32_t base = take("a");
     struct error err = ERROR_INIT;
     temporary_folder("b");
@@ -71,13 +68,11 @@ static void test_give_back(void **state)
 
 static void test_folder_gone(void **state)
 {
-    _cleanup_(cleanup_free)
-    char *heir = temporary_path("heir");
+    _cleanup_(cleanup_free) char *heir = temporary_path("heir");
     uint32_t base = take("lost");
     temporary_folder("heir");
     assert_int_equal(ids_hold(ids_file, heir, base, NULL), -1);
-    _cleanup_(cleanup_free)
-    char *folder = temporary_path("lost");
+    _cleanup_(cleanup_free) char *folder = temporary_path("lost");
     assert_int_equal(rmdir(folder), 0);
     assert_int_equal(ids_hold(ids_file, heir, base, NULL), 0);
 }

@@ -236,10 +236,8 @@ static void test_rootfs(void **state)
         "set -e; root=%s; mkdir -p $root/etc $root/tmp; echo 'PRETTY_NAME=Tiny' > $root/etc/os-release;"
         "for f in /bin/sh /usr/bin/env $(ldd /bin/dash /usr/bin/env | grep -o '/[^ :)]*' | grep -v bin/); do"
         " mkdir -p $root$(dirname $f); cp -L $f $root$f; done";
-    _cleanup_(cleanup_free)
-    char *root = xasprintf("%s/rootfs", world.state);
-    _cleanup_(cleanup_free)
-    char *command = xasprintf(build, root);
+    _cleanup_(cleanup_free) char *root = xasprintf("%s/rootfs", world.state);
+    _cleanup_(cleanup_free) char *command = xasprintf(build, root);
     assert_int_equal(system(command), 0);
     struct native_options options = {
         .state_dir = world.state, .rootfs = root, .memory_bytes = 64 * MIB, .pids = 50, .cpus = 1.0};
@@ -256,8 +254,7 @@ static void test_rootfs(void **state)
     assert_output(&s, "echo here; echo data > /etc/new; test -e /usr/bin/python3 || echo alone",
                   "here\nalone\n");
     assert_output(&s, "read line < /etc/new; echo $line", "data\n");
-    _cleanup_(cleanup_free)
-    char *written = xasprintf("%s/etc/new", root);
+    _cleanup_(cleanup_free) char *written = xasprintf("%s/etc/new", root);
     assert_int_not_equal(access(written, F_OK), 0);
     subject_remove(&s);
     world.backend->ops->free(world.backend);
@@ -338,8 +335,7 @@ static int tear_down(void **state)
 {
     subject_remove(&common);
     world.backend = world.backend->ops->free(world.backend);
-    _cleanup_(cleanup_free)
-    char *mounts = xasprintf("grep -q %s /proc/self/mountinfo", world.state);
+    _cleanup_(cleanup_free) char *mounts = xasprintf("grep -q %s /proc/self/mountinfo", world.state);
     assert_int_not_equal(system(mounts), 0);
     struct error err = ERROR_INIT;
     return tree_remove(AT_FDCWD, world.state, &err);

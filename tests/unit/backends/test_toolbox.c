@@ -16,8 +16,7 @@ static char *state_dir, *host;
 
 static void host_link(const char *name, const char *target)
 {
-    _cleanup_(cleanup_free)
-    char *path = path_join(host, name);
+    _cleanup_(cleanup_free) char *path = path_join(host, name);
     assert_int_equal(symlink(target, path), 0);
 }
 
@@ -42,8 +41,7 @@ static int set_up(void **state)
     host_link("etc/alternatives/evil", "/root/program");
     host_link("etc/ssl/certs/a.0", "a.pem");
     host_link("etc/ssl/certs/a.pem", "/usr/share/ca-certificates/a.crt");
-    _cleanup_(cleanup_free)
-    char *private = path_join(host, "etc/ssl/certs/private.pem");
+    _cleanup_(cleanup_free) char *private = path_join(host, "etc/ssl/certs/private.pem");
     return chmod(private, 0600);
 }
 
@@ -56,8 +54,7 @@ static int tear_down(void **state)
 
 static bool has(const struct toolbox *t, const char *name, struct stat *ret)
 {
-    _cleanup_(cleanup_free)
-    char *path = path_join(t->path, name);
+    _cleanup_(cleanup_free) char *path = path_join(t->path, name);
     return lstat(path, ret) == 0;
 }
 
@@ -71,16 +68,14 @@ static void assert_mode(const struct toolbox *t, const char *name, mode_t mode)
 static void assert_link(const struct toolbox *t, const char *name, const char *target)
 {
     char found[256] = "";
-    _cleanup_(cleanup_free)
-    char *path = path_join(t->path, name);
+    _cleanup_(cleanup_free) char *path = path_join(t->path, name);
     assert_true(readlink(path, found, sizeof(found) - 1) > 0);
     assert_string_equal(found, target);
 }
 
 static void assert_text(const struct toolbox *t, const char *name, const char *part)
 {
-    _cleanup_(cleanup_free)
-    char *path = path_join(t->path, name);
+    _cleanup_(cleanup_free) char *path = path_join(t->path, name);
     struct buf b = BUF_INIT(4096);
     assert_int_equal(file_read(AT_FDCWD, path, &b, NULL), 0);
     assert_non_null(strstr(buf_str(&b), part));

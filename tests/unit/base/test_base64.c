@@ -23,8 +23,7 @@ static const struct {
 static void known_vectors_go_both_ways(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(vectors); i++) {
-        _cleanup_(buf_done)
-        struct buf encoded = BUF_INIT(64), plain = BUF_INIT(64);
+        _cleanup_(buf_done) struct buf encoded = BUF_INIT(64), plain = BUF_INIT(64);
         struct error err = ERROR_INIT;
         assert_int_equal(base64_append(&encoded, vectors[i].plain, strlen(vectors[i].plain)), 0);
         assert_string_equal(buf_str(&encoded), vectors[i].encoded);
@@ -38,8 +37,7 @@ static void random_bytes_come_back(void **state)
     unsigned char bytes[300];
     random_bytes(bytes, sizeof(bytes));
     for (size_t n = 0; n <= sizeof(bytes); n++) {
-        _cleanup_(buf_done)
-        struct buf encoded = BUF_INIT(1024), plain = BUF_INIT(sizeof(bytes));
+        _cleanup_(buf_done) struct buf encoded = BUF_INIT(1024), plain = BUF_INIT(sizeof(bytes));
         assert_int_equal(base64_append(&encoded, bytes, n), 0);
         assert_int_equal(base64_decode(buf_str(&encoded), encoded.len, &plain, NULL), 0);
         assert_int_equal(plain.len, n);
@@ -59,8 +57,7 @@ static void malformed_text_is_refused_with_the_place(void **state)
         {"Zm9=", "offset 2"},     {"Zm9v\xC3\xA9==", "0xc3"},
     };
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
-        _cleanup_(buf_done)
-        struct buf out = BUF_INIT(64);
+        _cleanup_(buf_done) struct buf out = BUF_INIT(64);
         struct error err = ERROR_INIT;
         assert_int_equal(buf_append_str(&out, "before"), 0);
         assert_int_equal(base64_decode(wrong[i].text, strlen(wrong[i].text), &out, &err), -1);
@@ -72,8 +69,7 @@ static void malformed_text_is_refused_with_the_place(void **state)
 
 static void maximum_of_the_buffer_holds(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf out = BUF_INIT(4), encoded = BUF_INIT(7);
+    _cleanup_(buf_done) struct buf out = BUF_INIT(4), encoded = BUF_INIT(7);
     struct error err = ERROR_INIT;
     assert_int_equal(base64_decode("Zm9vYmE=", 8, &out, &err), -1);
     assert_int_equal(err.code, ERR_LIMIT);

@@ -10,8 +10,7 @@
 
 static void appends_add_up_and_end_in_nul(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(100);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(100);
     assert_string_equal(buf_str(&b), "");
     assert_int_equal(buf_append(&b, "abc", 3), 0);
     assert_int_equal(buf_append_str(&b, "def"), 0);
@@ -23,8 +22,7 @@ static void appends_add_up_and_end_in_nul(void **state)
 
 static void maximum_is_exact_and_failure_changes_nothing(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(5);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(5);
     assert_int_equal(buf_append(&b, "abc", 3), 0);
     assert_int_equal(buf_append(&b, "def", 3), -1);
     assert_int_equal(buf_printf(&b, "%s", "def"), -1);
@@ -39,8 +37,7 @@ static void maximum_is_exact_and_failure_changes_nothing(void **state)
 
 static void zero_maximum_takes_nothing(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(0);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(0);
     assert_int_equal(buf_append(&b, "", 0), 0);
     assert_int_equal(buf_append_byte(&b, 'a'), -1);
     assert_int_equal(b.len, 0);
@@ -48,8 +45,7 @@ static void zero_maximum_takes_nothing(void **state)
 
 static void grows_to_its_maximum_in_small_steps(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(100000);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(100000);
     for (int i = 0; i < 100000; i++)
         assert_int_equal(buf_append_byte(&b, (char)i), 0);
     assert_int_equal(buf_append_byte(&b, 'x'), -1);
@@ -60,8 +56,7 @@ static void grows_to_its_maximum_in_small_steps(void **state)
 
 static void reserved_room_is_the_callers(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(1000);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(1000);
     assert_int_equal(buf_append_str(&b, "x"), 0);
     assert_int_equal(buf_reserve(&b, 999), 0);
     memset(b.data + b.len, 'y', 999);
@@ -71,8 +66,7 @@ static void reserved_room_is_the_callers(void **state)
 
 static void consume_drops_the_front(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(10);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(10);
     assert_int_equal(buf_append_str(&b, "abcdef"), 0);
     buf_consume(&b, 2);
     assert_string_equal(buf_str(&b), "cdef");
@@ -85,8 +79,7 @@ static void consume_drops_the_front(void **state)
 
 static void clear_and_done_leave_it_usable(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(3);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(3);
     assert_int_equal(buf_append_str(&b, "abc"), 0);
     buf_clear(&b);
     assert_string_equal(buf_str(&b), "");
@@ -99,8 +92,7 @@ static void clear_and_done_leave_it_usable(void **state)
 
 static void move_replaces_the_target(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf from = BUF_INIT(10), to = BUF_INIT(2);
+    _cleanup_(buf_done) struct buf from = BUF_INIT(10), to = BUF_INIT(2);
     assert_int_equal(buf_append_str(&from, "content"), 0);
     assert_int_equal(buf_append_str(&to, "xx"), 0);
     buf_move(&to, &from);
@@ -113,12 +105,10 @@ static void move_replaces_the_target(void **state)
 static void steal_gives_a_string(void **state)
 {
     struct buf b = BUF_INIT(10);
-    _cleanup_(cleanup_free)
-    char *empty = buf_steal(&b);
+    _cleanup_(cleanup_free) char *empty = buf_steal(&b);
     assert_string_equal(empty, "");
     assert_int_equal(buf_append_str(&b, "abc"), 0);
-    _cleanup_(cleanup_free)
-    char *s = buf_steal(&b);
+    _cleanup_(cleanup_free) char *s = buf_steal(&b);
     assert_string_equal(s, "abc");
     assert_null(b.data);
 }

@@ -19,8 +19,7 @@ static bool is_readable(int fd)
 
 static void first_reason_wins(void **state)
 {
-    _cleanup_(cleanup_cancel_unref)
-    struct cancel *c = cancel_new();
+    _cleanup_(cleanup_cancel_unref) struct cancel *c = cancel_new();
     assert_int_equal(cancel_why(c), ERR_NONE);
     assert_true(cancel_fire(c, ERR_DELETED));
     assert_false(cancel_fire(c, ERR_CANCELLED));
@@ -30,8 +29,7 @@ static void first_reason_wins(void **state)
 
 static void descriptor_tells_whenever_it_was_asked_for(void **state)
 {
-    _cleanup_(cleanup_cancel_unref)
-    struct cancel *before = cancel_new(), *after = cancel_new();
+    _cleanup_(cleanup_cancel_unref) struct cancel *before = cancel_new(), *after = cancel_new();
     assert_false(is_readable(cancel_fd(before)));
     cancel_fire(before, ERR_CANCELLED);
     cancel_fire(after, ERR_CANCELLED);
@@ -75,8 +73,7 @@ static void deadline_ends_the_wait(void **state)
 {
     int p[2];
     struct error err = ERROR_INIT;
-    _cleanup_(cleanup_cancel_unref)
-    struct cancel *c = cancel_new();
+    _cleanup_(cleanup_cancel_unref) struct cancel *c = cancel_new();
     struct wait wait = {.deadline = clock_deadline_after(0.01), .cancel = c};
     assert_int_equal(pipe2(p, O_CLOEXEC), 0);
     assert_int_equal(wait_check(&wait, &err), 0);
@@ -110,8 +107,7 @@ static void token_ends_the_wait_from_another_thread(void **state)
 {
     pthread_t thread;
     struct error err = ERROR_INIT;
-    _cleanup_(cleanup_cancel_unref)
-    struct cancel *c = cancel_new();
+    _cleanup_(cleanup_cancel_unref) struct cancel *c = cancel_new();
     struct wait wait = {.deadline = DEADLINE_NONE, .cancel = c};
     assert_int_equal(pthread_create(&thread, NULL, fire, c), 0);
     assert_int_equal(wait_fd(-1, 0, &wait, NULL, &err), -1);

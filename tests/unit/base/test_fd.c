@@ -89,8 +89,7 @@ static void files_are_read_whole_or_not_at_all(void **state)
 {
     struct error err = ERROR_INIT;
     assert_int_equal(file_replace(AT_FDCWD, "five", "12345", 5, false, &err), 0);
-    _cleanup_(buf_done)
-    struct buf exact = BUF_INIT(5), tight = BUF_INIT(4), big = BUF_INIT(1000000);
+    _cleanup_(buf_done) struct buf exact = BUF_INIT(5), tight = BUF_INIT(4), big = BUF_INIT(1000000);
     assert_int_equal(file_read(AT_FDCWD, "five", &exact, &err), 0);
     assert_string_equal(buf_str(&exact), "12345");
     assert_int_equal(file_read(AT_FDCWD, "five", &tight, &err), -1);
@@ -108,8 +107,7 @@ static void files_are_read_whole_or_not_at_all(void **state)
 
 static void empty_file_reads_as_empty(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(0);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(0);
     assert_int_equal(file_replace(AT_FDCWD, "empty", "", 0, true, NULL), 0);
     assert_int_equal(file_read(AT_FDCWD, "empty", &b, NULL), 0);
     assert_string_equal(buf_str(&b), "");
@@ -118,8 +116,7 @@ static void empty_file_reads_as_empty(void **state)
 static void write_goes_to_existing_files_only(void **state)
 {
     struct error err = ERROR_INIT;
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(100);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(100);
     assert_int_equal(file_write(AT_FDCWD, "new", "x", &err), -1);
     assert_int_equal(err.code, ERR_NOT_FOUND);
     assert_int_equal(file_replace(AT_FDCWD, "old", "abc", 3, false, &err), 0);
@@ -132,8 +129,7 @@ static void replace_is_private_and_leaves_nothing_behind(void **state)
 {
     struct error err = ERROR_INIT;
     struct stat st;
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(100);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(100);
     _cleanup_fd_ int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     assert_int_equal(dir_make("sub", 0700, &err), 0);
     for (int durable = 0; durable < 2; durable++) {

@@ -81,8 +81,7 @@ static void well_formed_texts_are_read(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(right); i++) {
         struct error err = ERROR_INIT;
-        _cleanup_(cleanup_json_decref)
-        json_t *value = json_parse(right[i], strlen(right[i]), &err);
+        _cleanup_(cleanup_json_decref) json_t *value = json_parse(right[i], strlen(right[i]), &err);
         if (!value)
             fail_msg("refused: %s: %s", right[i], err.msg);
     }
@@ -102,8 +101,7 @@ static void messages_say_what_and_where(void **state)
 static void integers_are_exact_up_to_64_bits(void **state)
 {
     static const char text[] = "[9007199254740993,-9223372036854775808,9223372036854775807]";
-    _cleanup_(cleanup_json_decref)
-    json_t *value = json_parse(text, strlen(text), NULL);
+    _cleanup_(cleanup_json_decref) json_t *value = json_parse(text, strlen(text), NULL);
     assert_true(json_integer_value(json_array_get(value, 0)) == 9007199254740993);
     assert_true(json_integer_value(json_array_get(value, 1)) == INT64_MIN);
     assert_true(json_integer_value(json_array_get(value, 2)) == INT64_MAX);
@@ -113,8 +111,7 @@ static void larger_integers_become_reals(void **state)
 {
     static const char *const texts[] = {"123456789012345678901234567890", "-123456789012345678901234567890"};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-        _cleanup_(cleanup_json_decref)
-        json_t *value = json_parse(texts[i], strlen(texts[i]), NULL);
+        _cleanup_(cleanup_json_decref) json_t *value = json_parse(texts[i], strlen(texts[i]), NULL);
         assert_true(json_is_real(value));
         assert_true(json_real_value(value) * (i ? -1 : 1) > 1.2e29);
     }
@@ -133,43 +130,35 @@ static char *nested(int depth, const char *open, const char *close)
 static void nesting_is_limited(void **state)
 {
     struct error err = ERROR_INIT;
-    _cleanup_(cleanup_free)
-    char *allowed = nested(LIMIT_JSON_DEPTH, "[", "]");
-    _cleanup_(cleanup_json_decref)
-    json_t *value = json_parse(allowed, strlen(allowed), &err);
+    _cleanup_(cleanup_free) char *allowed = nested(LIMIT_JSON_DEPTH, "[", "]");
+    _cleanup_(cleanup_json_decref) json_t *value = json_parse(allowed, strlen(allowed), &err);
     assert_non_null(value);
 
-    _cleanup_(cleanup_free)
-    char *over = nested(LIMIT_JSON_DEPTH + 1, "[", "]");
+    _cleanup_(cleanup_free) char *over = nested(LIMIT_JSON_DEPTH + 1, "[", "]");
     assert_null(json_parse(over, strlen(over), &err));
     assert_non_null(strstr(err.msg, "nested deeper than 64"));
 
-    _cleanup_(cleanup_free)
-    char *far_over = nested(100000, "[", NULL);
+    _cleanup_(cleanup_free) char *far_over = nested(100000, "[", NULL);
     assert_null(json_parse(far_over, strlen(far_over), &err));
-    _cleanup_(cleanup_free)
-    char *objects = nested(100000, "{\"a\":", NULL);
+    _cleanup_(cleanup_free) char *objects = nested(100000, "{\"a\":", NULL);
     assert_null(json_parse(objects, strlen(objects), &err));
 }
 
 static void brackets_in_strings_are_no_nesting(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(MIB);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(MIB);
     assert_int_equal(buf_append_str(&b, "\"\\\"\\\\"), 0);
     for (int i = 0; i < 1000; i++)
         assert_int_equal(buf_append_str(&b, "[{"), 0);
     assert_int_equal(buf_append_str(&b, "\""), 0);
-    _cleanup_(cleanup_json_decref)
-    json_t *value = json_parse(b.data, b.len, NULL);
+    _cleanup_(cleanup_json_decref) json_t *value = json_parse(b.data, b.len, NULL);
     assert_int_equal(json_string_length(value), 2002);
 }
 
 static void lookups_say_nothing_about_absence(void **state)
 {
     static const char text[] = "{\"s\":\"text\",\"n\":1,\"o\":{\"x\":null},\"cut\":\"a\\u0000b\"}";
-    _cleanup_(cleanup_json_decref)
-    json_t *value = json_parse(text, strlen(text), NULL);
+    _cleanup_(cleanup_json_decref) json_t *value = json_parse(text, strlen(text), NULL);
     assert_string_equal(json_get_string(value, "s"), "text");
     assert_null(json_get_string(value, "n"));
     assert_null(json_get_string(value, "missing"));
@@ -184,10 +173,8 @@ static void lookups_say_nothing_about_absence(void **state)
 static void values_are_dumped_compactly_and_bounded(void **state)
 {
     static const char text[] = "{\"a\":[1,-2.5,0.1,true,false,null],\"b\":\"\\u0000\\n\xE2\x82\xAC\"}";
-    _cleanup_(cleanup_json_decref)
-    json_t *value = json_parse(text, strlen(text), NULL);
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(100), tight = BUF_INIT(20);
+    _cleanup_(cleanup_json_decref) json_t *value = json_parse(text, strlen(text), NULL);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(100), tight = BUF_INIT(20);
     assert_int_equal(json_append(&b, value), 0);
     assert_string_equal(buf_str(&b), text);
     assert_int_equal(buf_append_str(&tight, "x"), 0);

@@ -14,8 +14,7 @@
 
 static void structure_gets_its_commas(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(1000);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(1000);
     struct json_writer w;
     jw_init(&w, &b);
     jw_begin_object(&w);
@@ -46,8 +45,7 @@ static void structure_gets_its_commas(void **state)
 
 static void text_inside_a_string_is_escaped_once_more(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(1000);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(1000);
     struct json_writer w;
     jw_init(&w, &b);
     jw_begin_object(&w);
@@ -71,8 +69,7 @@ static void text_inside_a_string_is_escaped_once_more(void **state)
 
 static void escapes_are_the_short_ones(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(1000);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(1000);
     struct json_writer w;
     jw_init(&w, &b);
     jw_string_n(&w, "\b\t\n\f\r\"\\/\x00\x1F\x7F\xE2\x80\xA8\xC3\xA9\xFF", 17);
@@ -83,8 +80,7 @@ static void escapes_are_the_short_ones(void **state)
 /* Writes the bytes as a string, plain or as a text within a text, and gives what a parser reads back. */
 static json_t *round_trip(const void *bytes, size_t n, bool inside)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(64 * MIB);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(64 * MIB);
     struct json_writer w;
     struct error err = ERROR_INIT;
     jw_init(&w, &b);
@@ -108,12 +104,10 @@ static json_t *round_trip(const void *bytes, size_t n, bool inside)
 
 static void check_round_trip(const void *bytes, size_t n)
 {
-    _cleanup_(buf_done)
-    struct buf wanted = BUF_INIT(64 * MIB);
+    _cleanup_(buf_done) struct buf wanted = BUF_INIT(64 * MIB);
     assert_int_equal(utf8_append_lossy(&wanted, bytes, n), 0);
     for (int inside = 0; inside < 2; inside++) {
-        _cleanup_(cleanup_json_decref)
-        json_t *value = round_trip(bytes, n, inside);
+        _cleanup_(cleanup_json_decref) json_t *value = round_trip(bytes, n, inside);
         assert_int_equal(json_string_length(value), wanted.len);
         assert_memory_equal(json_string_value(value), buf_str(&wanted), wanted.len);
     }
@@ -138,8 +132,7 @@ static void any_bytes_read_back_as_their_lossy_text(void **state)
 static void megabytes_of_the_worst_are_fine(void **state)
 {
     size_t n = 2 * MIB;
-    _cleanup_(cleanup_free)
-    char *bytes = xmalloc(n);
+    _cleanup_(cleanup_free) char *bytes = xmalloc(n);
     memset(bytes, 0x01, n);
     check_round_trip(bytes, n);
     memset(bytes, 'a', n);
@@ -157,8 +150,7 @@ static void reals_are_short_and_exact(void **state)
         {0.1, "0.1"}, {1.0, "1"}, {-2.5, "-2.5"}, {1e21, "1e+21"}, {0.1 + 0.2, "0.30000000000000004"},
         {NAN, "null"}};
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {
-        _cleanup_(buf_done)
-        struct buf b = BUF_INIT(100);
+        _cleanup_(buf_done) struct buf b = BUF_INIT(100);
         struct json_writer w;
         jw_init(&w, &b);
         jw_real(&w, known[i].value);
@@ -166,8 +158,7 @@ static void reals_are_short_and_exact(void **state)
     }
     static const double values[] = {DBL_MAX, DBL_MIN, DBL_EPSILON, 1.0 / 3, 5e-324, 123456789.123456789};
     for (size_t i = 0; i < ARRAY_LEN(values); i++) {
-        _cleanup_(buf_done)
-        struct buf b = BUF_INIT(100);
+        _cleanup_(buf_done) struct buf b = BUF_INIT(100);
         struct json_writer w;
         jw_init(&w, &b);
         jw_real(&w, values[i]);
@@ -178,8 +169,7 @@ static void reals_are_short_and_exact(void **state)
 
 static void failure_stays_and_nothing_follows(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(10);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(10);
     struct json_writer w;
     jw_init(&w, &b);
     jw_begin_array(&w);
@@ -195,8 +185,7 @@ static void failure_stays_and_nothing_follows(void **state)
 
 static void nesting_is_limited(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(10000);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(10000);
     struct json_writer w;
     jw_init(&w, &b);
     for (int i = 0; i < JSON_WRITER_DEPTH - 1; i++)
@@ -214,10 +203,8 @@ static void parsed_values_are_written_at_any_allowed_depth(void **state)
     memset(text, '[', LIMIT_JSON_DEPTH);
     memset(text + LIMIT_JSON_DEPTH, ']', LIMIT_JSON_DEPTH);
     text[2 * LIMIT_JSON_DEPTH] = '\0';
-    _cleanup_(cleanup_json_decref)
-    json_t *value = json_parse(text, strlen(text), NULL);
-    _cleanup_(buf_done)
-    struct buf b = BUF_INIT(1000);
+    _cleanup_(cleanup_json_decref) json_t *value = json_parse(text, strlen(text), NULL);
+    _cleanup_(buf_done) struct buf b = BUF_INIT(1000);
     struct json_writer w;
     jw_init(&w, &b);
     jw_begin_object(&w);
@@ -229,8 +216,7 @@ static void parsed_values_are_written_at_any_allowed_depth(void **state)
     jw_end_text(&w);
     jw_end_object(&w);
     assert_false(w.failed);
-    _cleanup_(cleanup_json_decref)
-    json_t *back = json_loadb(b.data, b.len, 0, NULL);
+    _cleanup_(cleanup_json_decref) json_t *back = json_loadb(b.data, b.len, 0, NULL);
     assert_true(json_equal(json_object_get(back, "v"), value));
     assert_string_equal(json_get_string(back, "w"), text);
 }

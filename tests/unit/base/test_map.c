@@ -89,8 +89,7 @@ static void iteration_sees_each_once_and_allows_removal(void **state)
         assert_false(seen[i]);
         seen[i] = true;
         assert_string_equal(key, name(i));
-        _cleanup_(cleanup_free)
-        char *copy = xstrdup(key);
+        _cleanup_(cleanup_free) char *copy = xstrdup(key);
         assert_ptr_equal(map_remove(m, copy), value);
         count++;
     }

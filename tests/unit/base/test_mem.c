@@ -11,10 +11,9 @@
 
 static void strings_are_copied(void **state)
 {
-    _cleanup_(cleanup_free)
-    char *whole = xstrdup("abc"), *part = xstrndup("abcdef", 4), *all = xstrndup("ab", 9);
-    _cleanup_(cleanup_free)
-    char *formatted = xasprintf("%s-%d", "x", 7);
+    _cleanup_(cleanup_free) char *whole = xstrdup("abc"), *part = xstrndup("abcdef", 4),
+                                 *all = xstrndup("ab", 9);
+    _cleanup_(cleanup_free) char *formatted = xasprintf("%s-%d", "x", 7);
     assert_string_equal(whole, "abc");
     assert_string_equal(part, "abcd");
     assert_string_equal(all, "ab");
@@ -24,8 +23,7 @@ static void strings_are_copied(void **state)
 
 static void zero_sizes_are_allocations_too(void **state)
 {
-    _cleanup_(cleanup_free)
-    void *a = xmalloc(0), *b = xcalloc(0, 8);
+    _cleanup_(cleanup_free) void *a = xmalloc(0), *b = xcalloc(0, 8);
     assert_non_null(a);
     assert_non_null(b);
 }
@@ -33,10 +31,8 @@ static void zero_sizes_are_allocations_too(void **state)
 static void string_arrays_are_counted_copied_freed(void **state)
 {
     char *words[] = {(char *)"one", (char *)"two", NULL};
-    _cleanup_(cleanup_strv_free)
-    char **copy = strv_copy(words);
-    _cleanup_(cleanup_strv_free)
-    char **empty = strv_copy(NULL);
+    _cleanup_(cleanup_strv_free) char **copy = strv_copy(words);
+    _cleanup_(cleanup_strv_free) char **empty = strv_copy(NULL);
     assert_int_equal(strv_len(copy), 2);
     assert_string_equal(copy[1], "two");
     assert_ptr_not_equal(copy[1], words[1]);

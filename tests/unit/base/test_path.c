@@ -12,8 +12,7 @@ static void join_puts_one_slash(void **state)
     static const char *const cases[][3] = {
         {"a", "b", "a/b"}, {"a/", "b", "a/b"}, {"/", "b", "/b"}, {"", "b", "b"}, {"/a/b", "c/d", "/a/b/c/d"}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        _cleanup_(cleanup_free)
-        char *joined = path_join(cases[i][0], cases[i][1]);
+        _cleanup_(cleanup_free) char *joined = path_join(cases[i][0], cases[i][1]);
         assert_string_equal(joined, cases[i][2]);
     }
 }

@@ -229,8 +229,7 @@ static void fired_token_takes_a_job_out_of_the_queue(void **state)
 {
     struct pool *p = pool_new(1, 10);
     struct job jobs[4];
-    _cleanup_(cleanup_cancel_unref)
-    struct cancel *token = cancel_new();
+    _cleanup_(cleanup_cancel_unref) struct cancel *token = cancel_new();
     for (int i = 0; i < 4; i++) {
         jobs[i] = make((char)('0' + i), "a", i == 0);
         jobs[i].base.cancel = i == 2 ? token : NULL;
@@ -254,8 +253,7 @@ static void last_in_the_queue_can_be_cancelled_and_followed(void **state)
 {
     struct pool *p = pool_new(1, 10);
     struct job held = make('h', "a", true), gone = make('g', "a", false), next = make('n', "a", false);
-    _cleanup_(cleanup_cancel_unref)
-    struct cancel *token = cancel_new();
+    _cleanup_(cleanup_cancel_unref) struct cancel *token = cancel_new();
     gone.base.cancel = token;
     submit(p, &held);
     submit(p, &gone);
@@ -293,8 +291,7 @@ static void job_that_is_over_already_is_not_run(void **state)
 {
     struct pool *p = pool_new(1, 10);
     struct job late = make('l', "a", false), cancelled = make('c', "a", false);
-    _cleanup_(cleanup_cancel_unref)
-    struct cancel *token = cancel_new();
+    _cleanup_(cleanup_cancel_unref) struct cancel *token = cancel_new();
     cancel_fire(token, ERR_CANCELLED);
     late.base.deadline = clock_now();
     cancelled.base.cancel = token;

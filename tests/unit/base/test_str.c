@@ -25,8 +25,7 @@ static void trim_takes_blanks_off_both_ends_only(void **state)
 {
     static const char *const pairs[][2] = {{"", ""}, {" \t\r\n", ""}, {"a", "a"}, {"  a b\n", "a b"}};
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
-        _cleanup_(cleanup_free)
-        char *trimmed = str_trim(pairs[i][0]);
+        _cleanup_(cleanup_free) char *trimmed = str_trim(pairs[i][0]);
         assert_string_equal(trimmed, pairs[i][1]);
     }
 }

@@ -53,8 +53,7 @@ static const struct {
 static void validity_and_replacement_follow_the_standard(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        _cleanup_(buf_done)
-        struct buf out = BUF_INIT(1024);
+        _cleanup_(buf_done) struct buf out = BUF_INIT(1024);
         size_t n = strlen(cases[i].bytes);
         const char *wanted = cases[i].lossy ? cases[i].lossy : cases[i].bytes;
         assert_int_equal(utf8_valid(cases[i].bytes, n), cases[i].lossy == NULL);
@@ -77,8 +76,7 @@ static void ill_formed_bytes_are_found_at_every_alignment(void **state)
 
 static void nul_is_a_character(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf out = BUF_INIT(16);
+    _cleanup_(buf_done) struct buf out = BUF_INIT(16);
     assert_true(utf8_valid("a\0b", 3));
     assert_int_equal(utf8_append_lossy(&out, "a\0\xFF", 3), 0);
     assert_int_equal(out.len, 5);
@@ -87,8 +85,7 @@ static void nul_is_a_character(void **state)
 
 static void lossy_append_over_the_maximum_changes_nothing(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf out = BUF_INIT(6);
+    _cleanup_(buf_done) struct buf out = BUF_INIT(6);
     assert_int_equal(buf_append_str(&out, "ab"), 0);
     assert_int_equal(utf8_append_lossy(&out, "x\xFF\xFF", 3), -1);
     assert_string_equal(buf_str(&out), "ab");

@@ -126,8 +126,7 @@ void must_run(const struct computer_use *use)
 
 bool folder_exists(const struct domain *d, const char *id)
 {
-    _cleanup_(cleanup_free)
-    char *path = xasprintf("%s/computers/local/%s", d->state_dir, id);
+    _cleanup_(cleanup_free) char *path = xasprintf("%s/computers/local/%s", d->state_dir, id);
     return access(path, F_OK) == 0;
 }
 

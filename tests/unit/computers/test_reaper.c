@@ -135,8 +135,7 @@ static void one_reaper_at_a_time(void **state)
     domain_init(&d, NULL, NULL);
     server_start(&server, d.state_dir);
     server_kill(&server);
-    _cleanup_(cleanup_free)
-    char *path = xasprintf("%s/reaper.lock", d.state_dir);
+    _cleanup_(cleanup_free) char *path = xasprintf("%s/reaper.lock", d.state_dir);
     int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     assert_int_equal(flock(lock, LOCK_EX | LOCK_NB), 0);
     assert_int_equal(computers_reap(d.computers), 0);
@@ -148,8 +147,7 @@ static void one_reaper_at_a_time(void **state)
 
 static void make_folder(const struct domain *d, const char *name)
 {
-    _cleanup_(cleanup_free)
-    char *path = xasprintf("%s/computers/local/%s/sub/sub", d->state_dir, name);
+    _cleanup_(cleanup_free) char *path = xasprintf("%s/computers/local/%s/sub/sub", d->state_dir, name);
     assert_int_equal(dir_make(path, 0755, NULL), 0);
 }
 
@@ -158,8 +156,7 @@ static void half_made_and_half_removed_folders_go(void **state)
     struct domain d;
     struct folder held = FOLDER_NONE;
     domain_init(&d, NULL, NULL);
-    _cleanup_(cleanup_free)
-    char *dir = xasprintf("%s/computers", d.state_dir);
+    _cleanup_(cleanup_free) char *dir = xasprintf("%s/computers", d.state_dir);
     make_folder(&d, ".new-0123");
     make_folder(&d, ".old-0123");
     make_folder(&d, ".new-held"); /* being born: its server holds the lock */

@@ -107,8 +107,7 @@ static void a_state_directory_that_cannot_be_used_is_told(void **state)
 {
     struct domain d;
     domain_init(&d, NULL, NULL);
-    _cleanup_(cleanup_free)
-    char *file = xasprintf("%s/file", d.state_dir);
+    _cleanup_(cleanup_free) char *file = xasprintf("%s/file", d.state_dir);
     assert_int_equal(file_replace(AT_FDCWD, file, "x", 1, false, NULL), 0);
     const struct computers_options options = {.state_dir = file, .backend = d.backend};
     struct computers *computers = computers_new(&options);
@@ -391,8 +390,7 @@ static void permanent_computers_outlive_their_server(void **state)
     computers_release(&use);
     use = must_use(one.session, "gone", LIFETIME_TEMPORARY);
     computers_release(&use);
-    _cleanup_(cleanup_free)
-    char *state_dir = xstrdup(one.state_dir);
+    _cleanup_(cleanup_free) char *state_dir = xstrdup(one.state_dir);
     domain_done(&one, state_dir);
 
     domain_init(&two, NULL, state_dir);
@@ -412,17 +410,15 @@ static void lost_files_are_told_once_and_the_rest_is_kept(void **state)
     domain_init(&one, NULL, NULL);
     struct computer_use use = must_use(one.session, "keeper", LIFETIME_PERMANENT);
     computers_release(&use);
-    _cleanup_(cleanup_free)
-    char *state_dir = xstrdup(one.state_dir);
+    _cleanup_(cleanup_free) char *state_dir = xstrdup(one.state_dir);
     domain_done(&one, state_dir);
-    _cleanup_(cleanup_free)
-    char *home = xasprintf("%s/computers/local/keeper/home", state_dir);
+    _cleanup_(cleanup_free) char *home = xasprintf("%s/computers/local/keeper/home", state_dir);
     assert_int_equal(tree_remove(AT_FDCWD, home, NULL), 0);
 
     domain_init(&two, NULL, state_dir);
     must_not_use(two.session, "keeper", LIFETIME_AS_IS, ERR_GONE);
-    _cleanup_(cleanup_free)
-    char *kept = xasprintf("test -e %s/computers/local/keeper.bad-*/record.json", state_dir);
+    _cleanup_(cleanup_free) char *kept =
+        xasprintf("test -e %s/computers/local/keeper.bad-*/record.json", state_dir);
     assert_int_equal(system(kept), 0);
     use = must_use(two.session, "keeper", LIFETIME_AS_IS);
     assert_true(use.created);
@@ -436,11 +432,9 @@ static void a_broken_record_is_told_and_kept(void **state)
     domain_init(&d, NULL, NULL);
     struct computer_use use = must_use(d.session, "keeper", LIFETIME_PERMANENT);
     computers_release(&use);
-    _cleanup_(cleanup_free)
-    char *state_dir = xstrdup(d.state_dir);
+    _cleanup_(cleanup_free) char *state_dir = xstrdup(d.state_dir);
     domain_done(&d, state_dir);
-    _cleanup_(cleanup_free)
-    char *record = xasprintf("%s/computers/local/keeper/record.json", state_dir);
+    _cleanup_(cleanup_free) char *record = xasprintf("%s/computers/local/keeper/record.json", state_dir);
     assert_int_equal(file_replace(AT_FDCWD, record, "{", 1, false, NULL), 0);
 
     domain_init(&d, NULL, state_dir);
@@ -457,12 +451,10 @@ static void another_backends_computer_is_unavailable(void **state)
     domain_init(&d, NULL, NULL);
     struct computer_use use = must_use(d.session, "keeper", LIFETIME_PERMANENT);
     computers_release(&use);
-    _cleanup_(cleanup_free)
-    char *state_dir = xstrdup(d.state_dir);
+    _cleanup_(cleanup_free) char *state_dir = xstrdup(d.state_dir);
     domain_done(&d, state_dir);
 
-    _cleanup_(cleanup_free)
-    char *dir = xasprintf("%s/computers", state_dir);
+    _cleanup_(cleanup_free) char *dir = xasprintf("%s/computers", state_dir);
     struct folder folder = FOLDER_NONE;
     struct record record = {0};
     assert_int_equal(store_open(dir, "local", "keeper", &folder, NULL), 0);

@@ -42,8 +42,7 @@ static struct record example(void)
 static mode_t mode_of(const char *name)
 {
     struct stat st;
-    _cleanup_(cleanup_free)
-    char *path = xasprintf("%s/%s", dir, name);
+    _cleanup_(cleanup_free) char *path = xasprintf("%s/%s", dir, name);
     assert_int_equal(stat(path, &st), 0);
     return st.st_mode & 07777;
 }
@@ -115,10 +114,8 @@ static void nothing_half_made_is_left(void **state)
 
 static void put_record(const char *text)
 {
-    _cleanup_(cleanup_free)
-    char *folder = xasprintf("%s/local/otter", dir);
-    _cleanup_(cleanup_free)
-    char *path = xasprintf("%s/record.json", folder);
+    _cleanup_(cleanup_free) char *folder = xasprintf("%s/local/otter", dir);
+    _cleanup_(cleanup_free) char *path = xasprintf("%s/record.json", folder);
     assert_int_equal(dir_make(folder, 0711, NULL), 0);
     if (text)
         assert_int_equal(file_replace(AT_FDCWD, path, text, strlen(text), false, NULL), 0);
@@ -167,10 +164,8 @@ static void setting_aside_keeps_everything(void **state)
     assert_int_equal(store_open(dir, "local", "otter", &folder, NULL), 0);
     assert_int_equal(store_set_aside(&folder, &aside, NULL), 0);
     assert_int_equal(store_open(dir, "local", "otter", &folder, NULL), -1);
-    _cleanup_(buf_done)
-    struct buf text = BUF_INIT(100);
-    _cleanup_(cleanup_free)
-    char *path = xasprintf("%s/record.json", aside);
+    _cleanup_(buf_done) struct buf text = BUF_INIT(100);
+    _cleanup_(cleanup_free) char *path = xasprintf("%s/record.json", aside);
     assert_int_equal(file_read(AT_FDCWD, path, &text, NULL), 0);
     assert_string_equal(buf_str(&text), "broken");
     free(aside);

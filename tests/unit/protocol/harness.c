@@ -126,8 +126,7 @@ char *harness_read(struct harness *h)
 
 void harness_expect(struct harness *h, const char *message)
 {
-    _cleanup_(cleanup_free)
-    char *got = harness_read(h);
+    _cleanup_(cleanup_free) char *got = harness_read(h);
     assert_string_equal(got, message);
 }
 
@@ -144,11 +143,11 @@ void harness_ask(struct harness *h, const char *request, const char *reply)
 
 void harness_initialize(struct harness *h, const char *version)
 {
-    _cleanup_(cleanup_free)
-    char *request = xasprintf("{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\","
-                              "\"params\":{\"protocolVersion\":\"%s\",\"capabilities\":{},"
-                              "\"clientInfo\":{\"name\":\"t\",\"version\":\"1\"}}}",
-                              version);
+    _cleanup_(cleanup_free) char *request =
+        xasprintf("{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\","
+                  "\"params\":{\"protocolVersion\":\"%s\",\"capabilities\":{},"
+                  "\"clientInfo\":{\"name\":\"t\",\"version\":\"1\"}}}",
+                  version);
     harness_tell(h, request);
     free(harness_read(h));
 }

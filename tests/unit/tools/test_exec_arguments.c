@@ -28,10 +28,8 @@ static int read_text(const char *text, const struct exec_defaults *defaults, jso
 
 static void refused_by(const char *text, const struct exec_defaults *defaults, const char *words)
 {
-    _cleanup_(cleanup_json_decref)
-    json_t *json = NULL;
-    _cleanup_(exec_arguments_done)
-    struct exec_arguments a;
+    _cleanup_(cleanup_json_decref) json_t *json = NULL;
+    _cleanup_(exec_arguments_done) struct exec_arguments a;
     struct error err = ERROR_INIT;
     if (read_text(text, defaults, &json, &a, &err) == 0)
         fail_msg("accepted: %s", text);
@@ -132,10 +130,8 @@ static void accepted(const char *text, const struct exec_defaults *defaults, jso
 
 static void defaults_hold(void **state)
 {
-    _cleanup_(cleanup_json_decref)
-    json_t *json = NULL;
-    _cleanup_(exec_arguments_done)
-    struct exec_arguments a;
+    _cleanup_(cleanup_json_decref) json_t *json = NULL;
+    _cleanup_(exec_arguments_done) struct exec_arguments a;
     accepted(
         "{\"command\":\"ls\",\"args\":null,\"stdin\":\"\",\"stdin_base64\":null,\"working_directory\":\"\","
         "\"timeout\":null,"
@@ -158,10 +154,8 @@ static void defaults_hold(void **state)
 
 static void everything_is_read(void **state)
 {
-    _cleanup_(cleanup_json_decref)
-    json_t *json = NULL;
-    _cleanup_(exec_arguments_done)
-    struct exec_arguments a;
+    _cleanup_(cleanup_json_decref) json_t *json = NULL;
+    _cleanup_(exec_arguments_done) struct exec_arguments a;
     accepted("{\"args\":[\"grep\",\"\",\"a "
              "b\"],\"stdin\":\"x\\u0000y\",\"working_directory\":\"/tmp\",\"timeout\":0.5,"
              "\"env\":{\"A\":\"1\",\"B\":\"\"},\"output_encoding\":\"base64\",\"output_limit\":77,\"computer_"
@@ -189,10 +183,8 @@ static void everything_is_read(void **state)
 
 static void lenient_forms(void **state)
 {
-    _cleanup_(cleanup_json_decref)
-    json_t *json = NULL;
-    _cleanup_(exec_arguments_done)
-    struct exec_arguments a;
+    _cleanup_(cleanup_json_decref) json_t *json = NULL;
+    _cleanup_(exec_arguments_done) struct exec_arguments a;
     accepted("{\"args\":\"[\\\"echo\\\",\\\"hi\\\"]\",\"timeout\":\"30\",\"output_limit\":\"5\","
              "\"temporary\":\"true\"}",
              &COMPUTER, &json, &a);
@@ -205,10 +197,8 @@ static void lenient_forms(void **state)
 
 static void base64_stdin(void **state)
 {
-    _cleanup_(cleanup_json_decref)
-    json_t *json = NULL;
-    _cleanup_(exec_arguments_done)
-    struct exec_arguments a;
+    _cleanup_(cleanup_json_decref) json_t *json = NULL;
+    _cleanup_(exec_arguments_done) struct exec_arguments a;
     accepted("{\"command\":\"wc -c\",\"stdin_base64\":\"AAEC/w==\"}", &COMPUTER, &json, &a);
     struct exec_request r = exec_arguments_request(&a);
     assert_int_equal(r.stdin_len, 4);
@@ -217,10 +207,8 @@ static void base64_stdin(void **state)
 
 static void foreign_names_are_ignored_and_named(void **state)
 {
-    _cleanup_(cleanup_json_decref)
-    json_t *json = NULL;
-    _cleanup_(exec_arguments_done)
-    struct exec_arguments a;
+    _cleanup_(cleanup_json_decref) json_t *json = NULL;
+    _cleanup_(exec_arguments_done) struct exec_arguments a;
     accepted("{\"command\":\"ls\",\"explanation\":\"why\",\"is_background\":true}", &COMPUTER, &json, &a);
     assert_int_equal(json_array_size(a.ignored), 2);
     assert_string_equal(json_string_value(json_array_get(a.ignored, 0)), "explanation");
@@ -229,10 +217,8 @@ static void foreign_names_are_ignored_and_named(void **state)
 
 static void kilntainers_knows_no_computers(void **state)
 {
-    _cleanup_(cleanup_json_decref)
-    json_t *json = NULL;
-    _cleanup_(exec_arguments_done)
-    struct exec_arguments a;
+    _cleanup_(cleanup_json_decref) json_t *json = NULL;
+    _cleanup_(exec_arguments_done) struct exec_arguments a;
     accepted("{\"command\":\"ls\",\"computer_id\":\"No Slug\",\"temporary\":false,\"id\":\"x\"}",
              &KILNTAINERS, &json, &a);
     assert_null(a.id);
@@ -279,14 +265,12 @@ static void sizes(void **state)
 static void decoded_stdin_has_the_same_limit(void **state)
 {
     const size_t quads = LIMIT_STDIN_BYTES / 3; /* 2 MiB = 3 * quads + 2 */
-    _cleanup_(cleanup_json_decref)
-    json_t *json = NULL;
-    _cleanup_(exec_arguments_done)
-    struct exec_arguments a;
-    _cleanup_(cleanup_free)
-    char *fits = repeat("{\"command\":\"cat\",\"stdin_base64\":\"", 'A', quads * 4, "AAA=\"}");
-    _cleanup_(cleanup_free)
-    char *too_long = repeat("{\"command\":\"cat\",\"stdin_base64\":\"", 'A', quads * 4, "AAAA\"}");
+    _cleanup_(cleanup_json_decref) json_t *json = NULL;
+    _cleanup_(exec_arguments_done) struct exec_arguments a;
+    _cleanup_(cleanup_free) char *fits =
+        repeat("{\"command\":\"cat\",\"stdin_base64\":\"", 'A', quads * 4, "AAA=\"}");
+    _cleanup_(cleanup_free) char *too_long =
+        repeat("{\"command\":\"cat\",\"stdin_base64\":\"", 'A', quads * 4, "AAAA\"}");
     accepted(fits, &COMPUTER, &json, &a);
     assert_int_equal(a.stdin_bytes.len, LIMIT_STDIN_BYTES);
     refused_by(too_long, &COMPUTER, "2097152");
@@ -301,8 +285,7 @@ static void counts_and_totals(void **state)
     assert_int_equal(buf_append_str(&many, "]}"), 0);
     refused_by(buf_str(&many), &COMPUTER, "4097 elements, and 4096 are the maximum");
 
-    _cleanup_(cleanup_free)
-    char *big = repeat("\"", 'x', 120000, "\"");
+    _cleanup_(cleanup_free) char *big = repeat("\"", 'x', 120000, "\"");
     assert_int_equal(buf_printf(&heavy, "{\"args\":[%s", big), 0);
     for (int i = 0; i < 9; i++)
         assert_int_equal(buf_printf(&heavy, ",%s", big), 0);

@@ -42,22 +42,20 @@ static struct exec_stream cut(const char *head, uint64_t omitted, const char *ta
 /* The reply's structured content, after both forms were found to be the same. A new reference. */
 static json_t *check(const struct buf *reply, bool is_error)
 {
-    _cleanup_(buf_done)
-    struct buf object = BUF_INIT(LIMIT_RESULT_BYTES + 2);
+    _cleanup_(buf_done) struct buf object = BUF_INIT(LIMIT_RESULT_BYTES + 2);
     struct error err = ERROR_INIT;
     assert_int_equal(buf_printf(&object, "{%s}", buf_str(reply)), 0);
     assert_int_equal(object.len, reply->len + 2); /* no NUL byte in it */
     assert_true(utf8_valid(object.data, object.len));
-    _cleanup_(cleanup_json_decref)
-    json_t *result = json_parse(object.data, object.len, &err);
+    _cleanup_(cleanup_json_decref) json_t *result = json_parse(object.data, object.len, &err);
     if (!result)
         fail_msg("%s", err.msg);
     assert_int_equal(json_is_true(json_object_get(result, "isError")), is_error);
     const json_t *block = json_array_get(json_object_get(result, "content"), 0);
     assert_string_equal(json_get_string(block, "type"), "text");
     const json_t *text = json_object_get(block, "text");
-    _cleanup_(cleanup_json_decref)
-    json_t *same = json_parse(json_string_value(text), json_string_length(text), &err);
+    _cleanup_(cleanup_json_decref) json_t *same =
+        json_parse(json_string_value(text), json_string_length(text), &err);
     json_t *structured = json_object_get(result, "structuredContent");
     assert_true(json_equal(same, structured));
     return json_incref(structured);
@@ -65,8 +63,7 @@ static json_t *check(const struct buf *reply, bool is_error)
 
 static json_t *write_and_check(const struct exec_reply *reply)
 {
-    _cleanup_(buf_done)
-    struct buf ret = BUF_INIT(LIMIT_RESULT_BYTES);
+    _cleanup_(buf_done) struct buf ret = BUF_INIT(LIMIT_RESULT_BYTES);
     struct error err = ERROR_INIT;
     if (result_write_exec(reply, &ret, &err) < 0)
         fail_msg("%s", err.msg);
@@ -75,10 +72,8 @@ static json_t *write_and_check(const struct exec_reply *reply)
 
 static void plain(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf ret = BUF_INIT(LIMIT_RESULT_BYTES);
-    _cleanup_(exec_result_done)
-    struct exec_result r = {
+    _cleanup_(buf_done) struct buf ret = BUF_INIT(LIMIT_RESULT_BYTES);
+    _cleanup_(exec_result_done) struct exec_result r = {
         .exit_code = 3, .duration_ns = 111400000, .out = whole("out\n"), .err = whole("é\"\n")};
     const struct exec_reply reply = {.result = &r, .computer_id = "calm-tiger-2c33", .temporary = true};
     assert_int_equal(result_write_exec(&reply, &ret, NULL), 0);
@@ -95,36 +90,29 @@ static void plain(void **state)
 
 static void kilntainers_form(void **state)
 {
-    _cleanup_(exec_result_done)
-    struct exec_result r = {.out = whole("a"), .err = whole("b")};
+    _cleanup_(exec_result_done) struct exec_result r = {.out = whole("a"), .err = whole("b")};
     const struct exec_reply reply = {.result = &r};
-    _cleanup_(cleanup_json_decref)
-    json_t *o = write_and_check(&reply);
-    _cleanup_(cleanup_free)
-    char *text = json_dumps(o, JSON_COMPACT);
+    _cleanup_(cleanup_json_decref) json_t *o = write_and_check(&reply);
+    _cleanup_(cleanup_free) char *text = json_dumps(o, JSON_COMPACT);
     assert_string_equal(text, "{\"stdout\":\"a\",\"stderr\":\"b\",\"exit_code\":0,\"exec_duration_ms\":0}");
 }
 
 static void optional_members(void **state)
 {
-    _cleanup_(exec_result_done)
-    struct exec_result r = {.exit_code = 137,
-                            .signal = SIGKILL,
-                            .oom_killed = true,
-                            .background = {7, 9},
-                            .background_count = 2,
-                            .background_more = true,
-                            .note = xstrdup("a note"),
-                            .out = whole(""),
-                            .err = whole("")};
-    _cleanup_(cleanup_json_decref)
-    json_t *ignored = json_pack("[s]", "why");
+    _cleanup_(exec_result_done) struct exec_result r = {.exit_code = 137,
+                                                        .signal = SIGKILL,
+                                                        .oom_killed = true,
+                                                        .background = {7, 9},
+                                                        .background_count = 2,
+                                                        .background_more = true,
+                                                        .note = xstrdup("a note"),
+                                                        .out = whole(""),
+                                                        .err = whole("")};
+    _cleanup_(cleanup_json_decref) json_t *ignored = json_pack("[s]", "why");
     const struct exec_reply reply = {
         .result = &r, .computer_id = "a", .created = true, .limits = "512 MiB of memory", .ignored = ignored};
-    _cleanup_(cleanup_json_decref)
-    json_t *o = write_and_check(&reply);
-    _cleanup_(cleanup_free)
-    char *text = json_dumps(o, JSON_COMPACT);
+    _cleanup_(cleanup_json_decref) json_t *o = write_and_check(&reply);
+    _cleanup_(cleanup_free) char *text = json_dumps(o, JSON_COMPACT);
     assert_string_equal(
         text,
         "{\"computer_id\":\"a\",\"temporary\":false,\"stdout\":\"\",\"stderr\":\"\",\"exit_code\":137,"
@@ -143,40 +131,35 @@ static void timed_out(void **state)
                 {"so far\n", "so far\n[kilntainers: command timed out after 0.5s]", 0.5},
                 {"no end", "no end\n[kilntainers: command timed out after 1s]", 1}};
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
-        _cleanup_(exec_result_done)
-        struct exec_result r = {.exit_code = 124,
-                                .signal = SIGKILL,
-                                .timed_out = true,
-                                .out = whole("partial"),
-                                .err = whole(ROWS[i].err)};
+        _cleanup_(exec_result_done) struct exec_result r = {.exit_code = 124,
+                                                            .signal = SIGKILL,
+                                                            .timed_out = true,
+                                                            .out = whole("partial"),
+                                                            .err = whole(ROWS[i].err)};
         struct exec_reply reply = {.result = &r, .timeout_s = ROWS[i].timeout};
-        _cleanup_(cleanup_json_decref)
-        json_t *o = write_and_check(&reply);
+        _cleanup_(cleanup_json_decref) json_t *o = write_and_check(&reply);
         assert_string_equal(json_get_string(o, "stdout"), "partial");
         assert_string_equal(json_get_string(o, "stderr"), ROWS[i].expected);
         assert_true(json_is_true(json_object_get(o, "timed_out")));
         assert_null(json_object_get(o, "signal")); /* ours, not the command's */
         reply.base64 = true;                       /* exact bytes: nothing is added */
-        _cleanup_(cleanup_json_decref)
-        json_t *exact = write_and_check(&reply);
+        _cleanup_(cleanup_json_decref) json_t *exact = write_and_check(&reply);
         assert_int_equal(strlen(json_get_string(exact, "stderr")), (strlen(ROWS[i].err) + 2) / 3 * 4);
     }
 }
 
 static void cut_output(void **state)
 {
-    _cleanup_(exec_result_done)
-    struct exec_result r = {.out = cut("head", 12345678, "tail", "/var/tmp/x", true),
-                            .err = cut("h", 70000000, "t", "/var/tmp/y", false)};
+    _cleanup_(exec_result_done) struct exec_result r = {.out =
+                                                            cut("head", 12345678, "tail", "/var/tmp/x", true),
+                                                        .err = cut("h", 70000000, "t", "/var/tmp/y", false)};
     const struct exec_reply reply = {.result = &r};
-    _cleanup_(cleanup_json_decref)
-    json_t *o = write_and_check(&reply);
+    _cleanup_(cleanup_json_decref) json_t *o = write_and_check(&reply);
     assert_string_equal(json_get_string(o, "stdout"),
                         "head\n[... 12345678 bytes omitted; the full output is in /var/tmp/x ...]\ntail");
     assert_string_equal(json_get_string(o, "stderr"),
                         "h\n[... 70000000 bytes omitted; more of it is in /var/tmp/y ...]\nt");
-    _cleanup_(cleanup_free)
-    char *truncated = json_dumps(json_object_get(o, "truncated"), JSON_COMPACT);
+    _cleanup_(cleanup_free) char *truncated = json_dumps(json_object_get(o, "truncated"), JSON_COMPACT);
     assert_string_equal(
         truncated,
         "{\"stdout_bytes\":12345686,\"stdout_head_bytes\":4,\"stdout_omitted_bytes\":12345678,"
@@ -186,11 +169,10 @@ static void cut_output(void **state)
 
 static void one_stream_is_cut(void **state)
 {
-    _cleanup_(exec_result_done)
-    struct exec_result r = {.out = cut("a", 5, "b", NULL, false), .err = whole("whole")};
+    _cleanup_(exec_result_done) struct exec_result r = {.out = cut("a", 5, "b", NULL, false),
+                                                        .err = whole("whole")};
     const struct exec_reply reply = {.result = &r};
-    _cleanup_(cleanup_json_decref)
-    json_t *o = write_and_check(&reply);
+    _cleanup_(cleanup_json_decref) json_t *o = write_and_check(&reply);
     assert_string_equal(json_get_string(o, "stdout"), "a\n[... 5 bytes omitted ...]\nb");
     assert_string_equal(json_get_string(o, "stderr"), "whole");
     assert_null(json_object_get(json_object_get(o, "truncated"), "stderr_bytes"));
@@ -199,11 +181,10 @@ static void one_stream_is_cut(void **state)
 /* The gap falls into a character on both sides: its pieces go, nothing is replaced. */
 static void a_cut_splits_no_character(void **state)
 {
-    _cleanup_(exec_result_done)
-    struct exec_result r = {.out = cut("é\xe2\x82", 10, "\xacü", NULL, false), .err = whole("")};
+    _cleanup_(exec_result_done) struct exec_result r = {.out = cut("é\xe2\x82", 10, "\xacü", NULL, false),
+                                                        .err = whole("")};
     const struct exec_reply reply = {.result = &r};
-    _cleanup_(cleanup_json_decref)
-    json_t *o = write_and_check(&reply);
+    _cleanup_(cleanup_json_decref) json_t *o = write_and_check(&reply);
     assert_string_equal(json_get_string(o, "stdout"), "é\n[... 13 bytes omitted ...]\nü");
     assert_null(json_object_get(o, "invalid_utf8"));
     const json_t *truncated = json_object_get(o, "truncated");
@@ -216,8 +197,7 @@ static void b8_bytes_that_are_no_text(void **state)
     struct exec_result r = {.out = {.total = 5}, .err = whole("ok")};
     put(&r.out.head, "\xb0\xa1\xff\0x", 5);
     struct exec_reply reply = {.result = &r};
-    _cleanup_(cleanup_json_decref)
-    json_t *text = write_and_check(&reply);
+    _cleanup_(cleanup_json_decref) json_t *text = write_and_check(&reply);
     const json_t *out = json_object_get(text, "stdout");
     assert_int_equal(json_string_length(out), 3 * 3 + 2);
     assert_memory_equal(json_string_value(out), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\0x", 11);
@@ -226,8 +206,7 @@ static void b8_bytes_that_are_no_text(void **state)
                         "stdout");
 
     reply.base64 = true;
-    _cleanup_(cleanup_json_decref)
-    json_t *exact = write_and_check(&reply);
+    _cleanup_(cleanup_json_decref) json_t *exact = write_and_check(&reply);
     assert_string_equal(json_get_string(exact, "stdout"), "sKH/AHg=");
     assert_string_equal(json_get_string(exact, "stderr"), "b2s=");
     assert_string_equal(json_get_string(exact, "output_encoding"), "base64");
@@ -237,11 +216,10 @@ static void b8_bytes_that_are_no_text(void **state)
 
 static void cut_base64_is_head_and_tail(void **state)
 {
-    _cleanup_(exec_result_done)
-    struct exec_result r = {.out = cut("\xe2\x82", 100, "\xac", "/x", true), .err = whole("")};
+    _cleanup_(exec_result_done) struct exec_result r = {.out = cut("\xe2\x82", 100, "\xac", "/x", true),
+                                                        .err = whole("")};
     const struct exec_reply reply = {.result = &r, .base64 = true};
-    _cleanup_(cleanup_json_decref)
-    json_t *o = write_and_check(&reply);
+    _cleanup_(cleanup_json_decref) json_t *o = write_and_check(&reply);
     assert_string_equal(json_get_string(o, "stdout"), "4oKs");
     assert_int_equal(
         json_integer_value(json_object_get(json_object_get(o, "truncated"), "stdout_head_bytes")), 2);
@@ -268,15 +246,12 @@ static void worst_cases(void **state)
     } ROWS[] = {{"\x01", true}, {"", true}, {"\xff", false}, {"\"\\", false}};
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
         const size_t size = 64 * KIB;
-        _cleanup_(buf_done)
-        struct buf ret = BUF_INIT(8 * size);
-        _cleanup_(exec_result_done)
-        struct exec_result r = {.err = whole("")};
+        _cleanup_(buf_done) struct buf ret = BUF_INIT(8 * size);
+        _cleanup_(exec_result_done) struct exec_result r = {.err = whole("")};
         fill(&r.out, ROWS[i].unit, size);
         const struct exec_reply reply = {.result = &r};
         assert_int_equal(result_write_exec(&reply, &ret, NULL), 0);
-        _cleanup_(cleanup_json_decref)
-        json_t *o = check(&ret, false);
+        _cleanup_(cleanup_json_decref) json_t *o = check(&ret, false);
         const json_t *truncated = json_object_get(o, "truncated");
         assert_int_equal(truncated != NULL, ROWS[i].is_cut);
         if (ROWS[i].is_cut) {
@@ -289,10 +264,8 @@ static void worst_cases(void **state)
 
 static void the_default_limit_fits_whatever_the_bytes(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf ret = BUF_INIT(LIMIT_RESULT_BYTES);
-    _cleanup_(exec_result_done)
-    struct exec_result r = {.err = whole("")};
+    _cleanup_(buf_done) struct buf ret = BUF_INIT(LIMIT_RESULT_BYTES);
+    _cleanup_(exec_result_done) struct exec_result r = {.err = whole("")};
     fill(&r.out, "\x01", 2 * MIB);
     const struct exec_reply reply = {.result = &r};
     assert_int_equal(result_write_exec(&reply, &ret, NULL), 0);
@@ -301,10 +274,8 @@ static void the_default_limit_fits_whatever_the_bytes(void **state)
 
 static void a_reply_that_fits_nowhere(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf ret = BUF_INIT(100);
-    _cleanup_(exec_result_done)
-    struct exec_result r = {.out = whole("out"), .err = whole("err")};
+    _cleanup_(buf_done) struct buf ret = BUF_INIT(100);
+    _cleanup_(exec_result_done) struct exec_result r = {.out = whole("out"), .err = whole("err")};
     const struct exec_reply reply = {.result = &r};
     struct error err = ERROR_INIT;
     assert_int_equal(buf_append_str(&ret, "before"), 0);
@@ -315,12 +286,10 @@ static void a_reply_that_fits_nowhere(void **state)
 
 static void errors(void **state)
 {
-    _cleanup_(buf_done)
-    struct buf ret = BUF_INIT(LIMIT_RESULT_BYTES);
+    _cleanup_(buf_done) struct buf ret = BUF_INIT(LIMIT_RESULT_BYTES);
     const struct error why = {.code = ERR_CWD_NOT_FOUND, .msg = "there is no \"/nope\""};
     assert_int_equal(result_write_error(&why, &ret, NULL), 0);
-    _cleanup_(cleanup_json_decref)
-    json_t *o = check(&ret, true);
+    _cleanup_(cleanup_json_decref) json_t *o = check(&ret, true);
     assert_string_equal(json_get_string(o, "error"), "there is no \"/nope\"");
     assert_string_equal(json_get_string(o, "code"), "cwd_not_found");
 }

@@ -58,17 +58,15 @@ static void world_done(struct world *w)
 /* Calls the tool; the structured content, a new reference. */
 static json_t *call(struct world *w, const char *arguments, bool is_error)
 {
-    _cleanup_(cleanup_json_decref)
-    json_t *json = arguments ? json_parse(arguments, strlen(arguments), NULL) : NULL;
-    _cleanup_(buf_done)
-    struct buf ret = BUF_INIT(LIMIT_RESULT_BYTES), object = BUF_INIT(LIMIT_RESULT_BYTES);
+    _cleanup_(cleanup_json_decref) json_t *json =
+        arguments ? json_parse(arguments, strlen(arguments), NULL) : NULL;
+    _cleanup_(buf_done) struct buf ret = BUF_INIT(LIMIT_RESULT_BYTES), object = BUF_INIT(LIMIT_RESULT_BYTES);
     struct error err = ERROR_INIT;
     const struct tool_call c = {.name = w->tool, .arguments = json, .session = w->session};
     if (toolset_call(w->tools, &c, &ret, &err) < 0)
         fail_msg("%s", err.msg);
     assert_int_equal(buf_printf(&object, "{%s}", buf_str(&ret)), 0);
-    _cleanup_(cleanup_json_decref)
-    json_t *result = json_parse(object.data, object.len, NULL);
+    _cleanup_(cleanup_json_decref) json_t *result = json_parse(object.data, object.len, NULL);
     assert_non_null(result);
     if (json_is_true(json_object_get(result, "isError")) != is_error)
         fail_msg("%s", buf_str(&object));
@@ -79,8 +77,7 @@ static json_t *the_tool(const struct toolset *t)
 {
     size_t len;
     const char *text = toolset_list(t, &len);
-    _cleanup_(cleanup_json_decref)
-    json_t *list = json_parse(text, len, NULL);
+    _cleanup_(cleanup_json_decref) json_t *list = json_parse(text, len, NULL);
     assert_int_equal(json_array_size(list), 1);
     return json_incref(json_array_get(list, 0));
 }
@@ -108,16 +105,14 @@ static void the_list_of_computer(void **state)
     world_init(&w, PERSONALITY_COMPUTER, NULL);
     assert_true(toolset_has(w.tools, "terminal_execute"));
     assert_false(toolset_has(w.tools, "sandbox_exec"));
-    _cleanup_(cleanup_json_decref)
-    json_t *tool = the_tool(w.tools);
+    _cleanup_(cleanup_json_decref) json_t *tool = the_tool(w.tools);
     assert_string_equal(json_get_string(tool, "name"), "terminal_execute");
     check_properties(json_object_get(tool, "inputSchema"), NAMES);
     assert_string_equal(json_get_string(json_object_get(tool, "outputSchema"), "type"), "object");
     const json_t *hints = json_object_get(tool, "annotations");
     assert_true(json_is_false(json_object_get(hints, "readOnlyHint")));
     assert_true(json_is_true(json_object_get(hints, "destructiveHint")));
-    _cleanup_(cleanup_free)
-    char *meta = json_dumps(json_object_get(tool, "_meta"), JSON_COMPACT);
+    _cleanup_(cleanup_free) char *meta = json_dumps(json_object_get(tool, "_meta"), JSON_COMPACT);
     assert_string_equal(meta, "{\"ui\":{\"visibility\":[\"model\",\"app\"]}}");
     world_done(&w);
 }
@@ -130,8 +125,7 @@ static void the_list_of_kilntainers(void **state)
     struct world w;
     world_init(&w, PERSONALITY_KILNTAINERS, NULL);
     assert_false(toolset_has(w.tools, "terminal_execute"));
-    _cleanup_(cleanup_json_decref)
-    json_t *tool = the_tool(w.tools);
+    _cleanup_(cleanup_json_decref) json_t *tool = the_tool(w.tools);
     assert_string_equal(json_get_string(tool, "name"), "sandbox_exec");
     check_properties(json_object_get(tool, "inputSchema"), NAMES);
     assert_null(json_object_get(tool, "_meta"));
@@ -147,8 +141,7 @@ static char *description(const char *override, const char *extra)
                                                               .description_override = override,
                                                               .description_extra = extra},
                                     NULL);
-    _cleanup_(cleanup_json_decref)
-    json_t *tool = the_tool(t);
+    _cleanup_(cleanup_json_decref) json_t *tool = the_tool(t);
     char *text = xstrdup(json_get_string(tool, "description"));
     toolset_free(t);
     b->ops->free(b);
@@ -157,8 +150,7 @@ static char *description(const char *override, const char *extra)
 
 static void descriptions(void **state)
 {
-    _cleanup_(cleanup_free)
-    char *own = description(NULL, NULL);
+    _cleanup_(cleanup_free) char *own = description(NULL, NULL);
     static const char *const WORDS[] = {"a folder of the machine that runs the tests",
                                         "Shell: sh.",
                                         "that of the machine",
@@ -171,13 +163,10 @@ static void descriptions(void **state)
         if (!strstr(own, WORDS[i]))
             fail_msg("no '%s' in: %s", WORDS[i], own);
     assert_null(strchr(own, '{'));
-    _cleanup_(cleanup_free)
-    char *replaced = description("My {shell} words", NULL);
+    _cleanup_(cleanup_free) char *replaced = description("My {shell} words", NULL);
     assert_string_equal(replaced, "My {shell} words");
-    _cleanup_(cleanup_free)
-    char *extended = description(NULL, "And more.");
-    _cleanup_(cleanup_free)
-    char *expected = xasprintf("%s\n\nAnd more.", own);
+    _cleanup_(cleanup_free) char *extended = description(NULL, "And more.");
+    _cleanup_(cleanup_free) char *expected = xasprintf("%s\n\nAnd more.", own);
     assert_string_equal(extended, expected);
 }
 
@@ -185,17 +174,15 @@ static void commands_share_one_computer(void **state)
 {
     struct world w;
     world_init(&w, PERSONALITY_COMPUTER, NULL);
-    _cleanup_(cleanup_json_decref)
-    json_t *first = call(&w, "{\"command\":\"cat > f\",\"stdin\":\"kept\"}", false);
-    _cleanup_(cleanup_json_decref)
-    json_t *second = call(&w, "{\"args\":[\"cat\",\"f\"]}", false);
+    _cleanup_(cleanup_json_decref) json_t *first =
+        call(&w, "{\"command\":\"cat > f\",\"stdin\":\"kept\"}", false);
+    _cleanup_(cleanup_json_decref) json_t *second = call(&w, "{\"args\":[\"cat\",\"f\"]}", false);
     assert_true(json_is_true(json_object_get(first, "created")));
     assert_null(json_object_get(second, "created"));
     assert_string_equal(json_get_string(first, "computer_id"), json_get_string(second, "computer_id"));
     assert_string_equal(json_get_string(second, "stdout"), "kept");
     assert_true(json_is_true(json_object_get(second, "temporary")));
-    _cleanup_(cleanup_json_decref)
-    json_t *named =
+    _cleanup_(cleanup_json_decref) json_t *named =
         call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\",\"temporary\":false,\"why\":1}", false);
     assert_string_equal(json_get_string(named, "computer_id"), "otter");
     assert_string_equal(json_get_string(named, "stdout"), "");
@@ -210,11 +197,9 @@ static void kilntainers_calls(void **state)
     struct world w;
     world_init(&w, PERSONALITY_KILNTAINERS, NULL);
     json_decref(call(&w, "{\"command\":\"true\"}", false));
-    _cleanup_(cleanup_json_decref)
-    json_t *o = call(&w, "{\"command\":\"echo hi; exit 3\"}", false);
+    _cleanup_(cleanup_json_decref) json_t *o = call(&w, "{\"command\":\"echo hi; exit 3\"}", false);
     json_object_set_new(o, "exec_duration_ms", json_integer(1));
-    _cleanup_(cleanup_free)
-    char *text = json_dumps(o, JSON_COMPACT);
+    _cleanup_(cleanup_free) char *text = json_dumps(o, JSON_COMPACT);
     assert_string_equal(text,
                         "{\"stdout\":\"hi\\n\",\"stderr\":\"\",\"exit_code\":3,\"exec_duration_ms\":1}");
     world_done(&w);
@@ -231,8 +216,7 @@ static void refused_calls_make_nothing(void **state)
                                        "{\"command\":\"ls\",\"computer_id\":\"Not A Slug\"}",
                                        "{\"command\":\"ls\",\"working_directory\":\"relative\"}"};
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
-        _cleanup_(cleanup_json_decref)
-        json_t *o = call(&w, ROWS[i], true);
+        _cleanup_(cleanup_json_decref) json_t *o = call(&w, ROWS[i], true);
         assert_string_equal(json_get_string(o, "code"), "invalid_argument");
         assert_true(strlen(json_get_string(o, "error")) > 0);
     }
@@ -244,24 +228,24 @@ static void failures_are_results(void **state)
 {
     struct world w;
     world_init(&w, PERSONALITY_COMPUTER, NULL);
-    _cleanup_(cleanup_json_decref)
-    json_t *cwd = call(&w, "{\"command\":\"ls\",\"working_directory\":\"/nope\"}", true);
+    _cleanup_(cleanup_json_decref) json_t *cwd =
+        call(&w, "{\"command\":\"ls\",\"working_directory\":\"/nope\"}", true);
     assert_string_equal(json_get_string(cwd, "code"), "cwd_not_found");
     json_decref(
         call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\",\"working_directory\":\"/nope\"}", true));
     assert_int_equal(fake_backend_counts(w.backend).live, 0); /* none for a call that was refused */
-    _cleanup_(cleanup_json_decref)
-    json_t *otter = call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\"}", false);
+    _cleanup_(cleanup_json_decref) json_t *otter =
+        call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\"}", false);
     assert_true(json_is_true(json_object_get(otter, "created")));
-    _cleanup_(cleanup_json_decref)
-    json_t *other = call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\",\"temporary\":false}", true);
+    _cleanup_(cleanup_json_decref) json_t *other =
+        call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\",\"temporary\":false}", true);
     assert_string_equal(json_get_string(other, "code"), "invalid_argument");
     fake_backend_crash(w.backend, "otter");
-    _cleanup_(cleanup_json_decref)
-    json_t *gone = call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\"}", true);
+    _cleanup_(cleanup_json_decref) json_t *gone =
+        call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\"}", true);
     assert_string_equal(json_get_string(gone, "code"), "computer_gone");
-    _cleanup_(cleanup_json_decref)
-    json_t *again = call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\"}", false);
+    _cleanup_(cleanup_json_decref) json_t *again =
+        call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\"}", false);
     assert_true(json_is_true(json_object_get(again, "created")));
     world_done(&w);
 }
@@ -270,8 +254,8 @@ static void a_timeout_is_a_result(void **state)
 {
     struct world w;
     world_init(&w, PERSONALITY_COMPUTER, NULL);
-    _cleanup_(cleanup_json_decref)
-    json_t *o = call(&w, "{\"command\":\"echo so far; sleep 300\",\"timeout\":0.3}", false);
+    _cleanup_(cleanup_json_decref) json_t *o =
+        call(&w, "{\"command\":\"echo so far; sleep 300\",\"timeout\":0.3}", false);
     assert_string_equal(json_get_string(o, "stdout"), "so far\n");
     assert_string_equal(json_get_string(o, "stderr"), "[kilntainers: command timed out after 0.3s]");
     assert_int_equal(json_integer_value(json_object_get(o, "exit_code")), 124);
@@ -281,12 +265,9 @@ static void a_timeout_is_a_result(void **state)
 static void cancelled_calls_say_nothing(void **state)
 {
     struct world w;
-    _cleanup_(buf_done)
-    struct buf ret = BUF_INIT(LIMIT_RESULT_BYTES);
-    _cleanup_(cleanup_json_decref)
-    json_t *arguments = json_pack("{s:s}", "command", "true");
-    _cleanup_(cleanup_cancel_unref)
-    struct cancel *cancel = cancel_new();
+    _cleanup_(buf_done) struct buf ret = BUF_INIT(LIMIT_RESULT_BYTES);
+    _cleanup_(cleanup_json_decref) json_t *arguments = json_pack("{s:s}", "command", "true");
+    _cleanup_(cleanup_cancel_unref) struct cancel *cancel = cancel_new();
     struct error err = ERROR_INIT;
     world_init(&w, PERSONALITY_COMPUTER, NULL);
     cancel_fire(cancel, ERR_CANCELLED);
@@ -302,10 +283,8 @@ static void cancelled_calls_say_nothing(void **state)
 static void what_is_the_protocols(void **state)
 {
     struct world w;
-    _cleanup_(buf_done)
-    struct buf ret = BUF_INIT(LIMIT_RESULT_BYTES);
-    _cleanup_(cleanup_json_decref)
-    json_t *list = json_array();
+    _cleanup_(buf_done) struct buf ret = BUF_INIT(LIMIT_RESULT_BYTES);
+    _cleanup_(cleanup_json_decref) json_t *list = json_array();
     struct error err = ERROR_INIT;
     world_init(&w, PERSONALITY_COMPUTER, NULL);
     const struct tool_call unknown = {.name = "no_such_tool", .session = w.session};
@@ -327,10 +306,9 @@ static void deadlines(void **state)
     struct world w;
     world_init(&w, PERSONALITY_COMPUTER, NULL);
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
-        _cleanup_(cleanup_free)
-        char *text = ROWS[i].timeout ? xasprintf("{\"timeout\":%s}", ROWS[i].timeout) : xstrdup("{}");
-        _cleanup_(cleanup_json_decref)
-        json_t *arguments = json_parse(text, strlen(text), NULL);
+        _cleanup_(cleanup_free) char *text =
+            ROWS[i].timeout ? xasprintf("{\"timeout\":%s}", ROWS[i].timeout) : xstrdup("{}");
+        _cleanup_(cleanup_json_decref) json_t *arguments = json_parse(text, strlen(text), NULL);
         const struct tool_call c = {.name = w.tool, .arguments = arguments};
         int64_t before = clock_deadline_after(ROWS[i].seconds);
         int64_t deadline = toolset_deadline(w.tools, &c);
