@@ -1,3 +1,4 @@
+/* Sending and receiving of packets with descriptors: see packet.h. */
 #include "guest/packet.h"
 
 #include <errno.h>

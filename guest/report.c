@@ -1,3 +1,4 @@
+/* Filling of error records: see report.h. */
 #include "guest/report.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* The checks of requests: see request.h. */
 #include "guest/request.h"
 
 #include <string.h>

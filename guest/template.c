@@ -1,3 +1,6 @@
+/* The zygote's own root, which every computer's mounts are copied from. Sources are opened first, under the
+ * names that we were given; then we go to the true root of our mount namespace (the server may run in a
+ * chroot), mount an empty root, fill it, and pivot into it. */
 #include "guest/template.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* What ps(1) shows of a process that was never exec'd: see title.h. */
 #include "guest/title.h"
 
 #include <string.h>

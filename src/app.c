@@ -311,13 +311,14 @@ int app_run(int argc, char *const *argv, char *const *env)
         return fail(&app, &err, exit_code);
     app.config = config;
     app.values = config_values(config);
+    if ((action == CONFIG_RUN || action == CONFIG_CHECK) && native_check(app.values->rootfs, &err) < 0)
+        return fail(&app, &err, 1);
     exit_code = app_print(&app, action);
     if (exit_code >= 0)
         return exit_code;
 
     const struct config_values *v = app.values;
-    if (native_check(v->rootfs, &err) < 0 ||
-        log_open(app.name, v->log_level, v->log_format == CONFIG_LOG_JSON, v->log_file, &err) < 0)
+    if (log_open(app.name, v->log_level, v->log_format == CONFIG_LOG_JSON, v->log_file, &err) < 0)
         return fail(&app, &err, 1);
     if (app_build(&app, &err) < 0) {
         exit_code = fail(&app, &err, 1);

@@ -1,7 +1,9 @@
 /* The end of a session.
  *
- *   calls cancelled, computers killed -> (all workers are back) -> computers removed, on a worker -> told,
- * freed
+ *   calls are cancelled, computers killed
+ *   all workers are back
+ *   the computers are removed, on a worker
+ *   the owner is told, the session freed
  *
  * If a worker isn't back by the deadline, the owner is told so; the rest still happens if the process lives
  * on. */

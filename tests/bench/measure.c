@@ -1,3 +1,4 @@
+/* Single measurements, of a program or of a call: see measure.h. */
 #include "measure.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* A registry on the fake backend, in a folder of its own: see domain.h. */
 #include "domain.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* Who owns a record, and whether that server still lives. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* The rule for ids, and random ones. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+/* Records and folders on disk: whole or not there, locked, never thrown away. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

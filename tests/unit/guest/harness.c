@@ -1,3 +1,4 @@
+/* Plays the server to the guest program: see harness.h. */
 #include "harness.h"
 
 #include <errno.h>

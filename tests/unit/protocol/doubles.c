@@ -1,3 +1,4 @@
+/* Stand-ins for tools and computers: see doubles.h. */
 #include "doubles.h"
 
 #include <poll.h>

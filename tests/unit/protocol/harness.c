@@ -1,3 +1,4 @@
+/* One session whose messages a test writes and reads: see harness.h. */
 #include "harness.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Batches, which only sessions of 2025-03-26 may send. */
 #include "harness.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* tools/call: results, progress, cancellation, limits. */
 #include "harness.h"
 
 #include <stdio.h>

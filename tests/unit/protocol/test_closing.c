@@ -1,3 +1,4 @@
+/* The end of a session, with calls running and computers that won't go. */
 #include "harness.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* What a message is, and its id as it came. */
 #include "harness.h"
 
 #include <string.h>

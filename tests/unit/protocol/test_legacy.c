@@ -1,3 +1,4 @@
+/* The eras with a handshake: versions, methods, errors. */
 #include "harness.h"
 
 #define INITIALIZED(id, version)                                                                             \

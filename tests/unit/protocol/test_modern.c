@@ -1,3 +1,4 @@
+/* The stateless era: _meta, discovery, errors. */
 #include "harness.h"
 
 #include <string.h>
