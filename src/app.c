@@ -101,10 +101,24 @@ static void on_child(void *arg, int signo)
         ;
 }
 
+/* A limit that isn't held is no secret. Whatever else keeps the backend from working is told with the first
+ * call. */
+static void tell_unenforced(const struct app *app)
+{
+    const struct backend_ops *ops = app->backend->ops;
+    const struct wait at_once = {.deadline = clock_now()};
+    struct backend_description description;
+    if (ops->probe(app->backend, &at_once, NULL) < 0 || ops->capabilities(app->backend) & BACKEND_LIMITS)
+        return;
+    ops->describe(app->backend, &description);
+    log_warning("computers are not limited as they should be: %s", description.limits);
+}
+
 static void warm_up(struct pool_job *job)
 {
     struct app *app = CONTAINER_OF(job, struct app, warm_job);
     app->backend->ops->warm(app->backend);
+    tell_unenforced(app);
     int reaped = computers_reap(app->computers);
     if (reaped > 0)
         log_info("removed %d computers of servers that are gone", reaped);
