@@ -3,7 +3,8 @@
  *
  * Threads: everything here is called on workers and may block, within the given `struct wait`, unless a line
  * says otherwise. Several execs run at once on one instance. remove and detach are called when no exec runs
- * any more (the domain cancels them and waits).
+ * any more (the domain cancels them and waits). What makes, brings back or ends a computer is called by the
+ * owner of its folder only, so never twice at once for one.
  *
  * A backend that lacks something says so by capability, and what can't be done is refused before anything is
  * made: ERR_UNSUPPORTED, never something weaker in silence. */
@@ -49,7 +50,6 @@ struct exec_request {
     size_t stdin_len;
     size_t output_limit; /* kept bytes of stdout + stderr */
     struct wait wait;    /* deadline of the command, and its cancel token */
-    double timeout_s;    /* what the deadline was made from, for messages */
 };
 
 /* One stream's output: everything, or its head and its tail. */
@@ -58,7 +58,7 @@ struct exec_stream {
     struct buf tail;
     uint64_t total;   /* bytes written by the command */
     uint64_t omitted; /* between head and tail */
-    char *path; /* in the computer: the full output (its first LIMIT_SPOOL_BYTES), if it was cut; or NULL */
+    char *path;       /* in the computer: the full output, up to LIMIT_SPOOL_BYTES, if it was cut; or NULL */
     uint64_t path_bytes; /* how much of it is there: less than total if a limit or a full disk was met */
 };
 
@@ -84,8 +84,8 @@ struct backend_description {
     const char *environment; /* "an isolated Debian GNU/Linux 12 (bookworm) computer ..." */
     const char *shell;       /* path in use */
     const char *network;     /* "no network: loopback only" */
-    const char
-        *limits; /* "512 MiB of memory, 512 processes, 1 CPU", with what isn't enforced named as such */
+    /* "512 MiB of memory, 512 processes, 1 CPU", with what isn't enforced named as such */
+    const char *limits;
 };
 
 struct backend_ops {
@@ -99,35 +99,42 @@ struct backend_ops {
     unsigned (*capabilities)(const struct backend *b);
     void (*describe)(const struct backend *b, struct backend_description *ret);
 
+    /* Makes a computer that is ready for commands, after a probe that worked. On failure nothing of it is
+     * left: ERR_UNAVAILABLE, ERR_LIMIT, ERR_TIMEOUT and the token's codes. */
     int (*create)(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
                   struct instance **ret, struct error *err);
-    /* Brings back a permanent computer from what `record` gave when it was made. ERR_GONE when its files are
-     * lost. */
+    /* Brings back a permanent computer from what `record` gave last. It works whatever the server before has
+     * left, also if that was ended by SIGKILL: what still runs of the computer is ended first, so settle need
+     * not come before. ERR_GONE: its files are lost; after any other error they are as they were. */
     int (*attach)(struct backend *b, const struct computer_spec *spec, const json_t *data,
                   const struct wait *wait, struct instance **ret, struct error *err);
     /* The backend's own part of the computer's record, before and after create. plan: where what create makes
-     * will be found, all that reap needs; after probe. record: that, and what attach needs. A new reference.
-     * Never block. */
+     * will be found, all that reap needs; after probe, and when the folder isn't there yet (spec->folder is
+     * NULL). record: that, and what attach needs. A new reference. Never block. */
     json_t *(*plan)(const struct backend *b, const struct computer_spec *spec);
     json_t *(*record)(const struct instance *i);
-    /* 0 with ret set, or -1: ERR_GONE (ended by itself; message says why), ERR_CANCELLED and the token's
-     * other codes, ERR_CWD_NOT_FOUND, ERR_SHELL_NOT_FOUND, ERR_UNAVAILABLE, ERR_INTERNAL. A timeout is a
-     * result, not an error. When it returns, nothing of the command runs any more, except `background`. */
+    /* 0 with ret set, for exec_result_done(), or -1: ERR_GONE (ended by itself; message says why),
+     * ERR_CANCELLED and the token's other codes, ERR_CWD_NOT_FOUND, ERR_SHELL_NOT_FOUND, ERR_INVALID (what
+     * no program can be given), ERR_LIMIT (no process or descriptor to be had), ERR_BUSY (too many at once),
+     * ERR_UNAVAILABLE, ERR_INTERNAL. A timeout is a result, not an error. When it returns, nothing of the
+     * command runs any more, except `background`. */
     int (*exec)(struct instance *i, const struct exec_request *request, struct exec_result *ret,
                 struct error *err);
-    /* False once it has ended by itself. Never blocks. */
+    /* False once it has ended, by itself or by kill. Never blocks. */
     bool (*alive)(const struct instance *i);
-    /* The beginning of the end, never blocks: kills everything inside, so that many can end in parallel. */
+    /* The beginning of the end, never blocks: kills everything inside, so that many can end in parallel. Any
+     * thread, also while execs run (they fail with ERR_GONE or their token's code); again is harmless. */
     void (*kill)(struct instance *i);
     /* Ends it and frees the instance, whatever happens. detach keeps the files of a permanent computer;
      * remove leaves nothing (the folder itself and the record are the domain's). -1 tells what was left
-     * behind. */
+     * behind, for settle or reap to end. */
     int (*detach)(struct instance *i, struct error *err);
     int (*remove)(struct instance *i, struct error *err);
-    /* Removes what a computer whose server is dead has left: processes, groups, files. data may be NULL when
-     * the server died before it could record it: spec->key then names everything. */
+    /* Removes what a computer whose server is dead has left: processes, groups, files. data: what plan or
+     * record gave, or NULL: spec->key then names everything. Absent things are success. */
     int (*reap)(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);
-    /* Ends what of a permanent computer a dead server has left running; its files stay, for attach. */
+    /* Ends what of a permanent computer a dead server has left running; its files stay, for attach. data as
+     * for reap. */
     int (*settle)(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);
     /* All instances are gone. Returns NULL. */
     struct backend *(*free)(struct backend *b);

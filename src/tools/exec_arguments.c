@@ -201,6 +201,5 @@ struct exec_request exec_arguments_request(const struct exec_arguments *a)
         .stdin_bytes = decoded ? buf_str(&a->stdin_bytes) : a->stdin_text.data,
         .stdin_len = decoded ? a->stdin_bytes.len : a->stdin_text.len,
         .output_limit = a->output_limit,
-        .timeout_s = a->timeout_s,
     };
 }

@@ -25,7 +25,6 @@ struct exec_request shell_request(const char *command)
     return (struct exec_request){.command = command,
                                  .command_len = strlen(command),
                                  .output_limit = 1 * MIB,
-                                 .timeout_s = COMMAND_SECONDS,
                                  .wait = {.deadline = clock_deadline_after(COMMAND_SECONDS)}};
 }
 

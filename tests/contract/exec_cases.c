@@ -250,8 +250,7 @@ static void calls_are_independent(struct contract *t)
 static struct exec_result run_until_timeout(struct contract_computer *c, const char *command)
 {
     struct exec_request request = shell_request(command);
-    request.timeout_s = 0.5;
-    request.wait.deadline = clock_deadline_after(request.timeout_s);
+    request.wait.deadline = clock_deadline_after(0.5);
     struct exec_result r = must_run(c, &request);
     assert_true(r.timed_out);
     assert_int_equal(r.exit_code, 124);

@@ -145,7 +145,7 @@ static void defaults_hold(void **state)
     assert_null(r.env);
     assert_null(r.stdin_bytes);
     assert_int_equal(r.output_limit, 1000);
-    assert_true(r.timeout_s == 120);
+    assert_true(a.timeout_s == 120);
     assert_null(a.id);
     assert_int_equal(a.lifetime, LIFETIME_AS_IS);
     assert_int_equal(a.encoding, ENCODING_TEXT);
@@ -171,7 +171,7 @@ static void everything_is_read(void **state)
     assert_int_equal(r.stdin_len, 3); /* NUL is a byte like any other there */
     assert_memory_equal(r.stdin_bytes, "x\0y", 3);
     assert_string_equal(r.cwd, "/tmp");
-    assert_true(r.timeout_s == 0.5);
+    assert_true(a.timeout_s == 0.5);
     assert_string_equal(r.env[0], "A=1");
     assert_string_equal(r.env[1], "B=");
     assert_null(r.env[2]);
