@@ -8,7 +8,6 @@
 #include "guest/exec.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>

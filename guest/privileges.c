@@ -9,7 +9,6 @@
 #include "guest/privileges.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -25,8 +24,7 @@
 
 #define BIT(n) (UINT64_C(1) << (n))
 
-/* What Debian's packages, su and chroot need. Each counts only within the computer's
- * own user namespace. */
+/* What Debian's packages, su and chroot need. Each counts only within the computer's own user namespace. */
 static const uint64_t kept_capabilities =
     BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_FOWNER) | BIT(CAP_FSETID) | BIT(CAP_KILL) |
     BIT(CAP_SETGID) | BIT(CAP_SETUID) | BIT(CAP_SETPCAP) | BIT(CAP_SYS_CHROOT) | BIT(CAP_SETFCAP);
@@ -45,8 +43,8 @@ int privileges_limit(uint32_t nofile, unsigned *ret_nofile, struct guest_error *
     if (setrlimit(RLIMIT_CORE, &no_core) < 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
         return report(err, "set limits");
     *ret_nofile = files.rlim_max < nofile ? (unsigned)files.rlim_max : nofile;
-    files.rlim_cur =
-        files.rlim_max; /* init holds one descriptor per running command, so it is not bound by theirs */
+    /* Init holds one descriptor per running command, so it is not bound by theirs. */
+    files.rlim_cur = files.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &files) < 0)
         return report(err, "set limits");
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)

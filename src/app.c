@@ -9,7 +9,6 @@
  * What could not be removed in time is told on stderr and by exit code 1, and is the next start's to reap. */
 #include "app.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>

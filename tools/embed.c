@@ -2,7 +2,6 @@
  * NAME[]`, followed by a NUL that doesn't count, and `const size_t NAME_size`. Runs on the building machine.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 static int embed(FILE *out, const char *name, const char *path)
 {

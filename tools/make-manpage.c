@@ -1,7 +1,6 @@
 /* Prints the manual page's source: the template with its line @OPTIONS@ replaced by the options table, as
  * scdoc(5) has it. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/macros.h"

@@ -1,8 +1,6 @@
 /* A growable byte buffer that knows its maximum from birth. An append past it fails and changes nothing. */
 #pragma once
 
-#include <stdarg.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/macros.h"

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/base64.h"
-#include "base/str.h"
 #include "base/utf8.h"
 
 #define REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD */

@@ -1,14 +1,14 @@
-/* Every maximum of the program, in one place. What a client, a sandbox or a provider controls is bounded
- * by one of these; flags can lower some of them. Bytes unless a name says otherwise. */
+/* The maxima that users meet, in one place: what a client or a sandbox controls is bounded by these, some of
+ * which flags can lower. Those that are one file's own business stand there. Bytes unless a name says
+ * otherwise. */
 #pragma once
 
 #define KIB 1024UL
 #define MIB (1024UL * KIB)
 
 /* protocol */
-/* One JSON-RPC message; a longer line is discarded and refused. All of a call at its limits, each byte
- * escaped
- * (\u0000), is less. */
+/* One JSON-RPC message; a longer line is discarded and refused. A call with all its arguments at their
+ * limits, each byte escaped (\u0000), is less. */
 #define LIMIT_MESSAGE_BYTES (24 * MIB)
 #define LIMIT_INLINE_PARSE_BYTES (64 * KIB) /* a longer message is parsed on a worker */
 #define LIMIT_JSON_DEPTH 64                 /* nesting of a message */
@@ -48,7 +48,6 @@
 #define CREATE_SECONDS 60 /* for making or attaching one, beside the command's own timeout */
 
 /* threads and logs */
-#define LIMIT_CONCURRENT_DEFAULT 256
 #define LIMIT_QUEUED_CALLS 4096 /* waiting for a thread, all principals */
 #define WORKER_STACK_BYTES (256 * KIB)
 #define LIMIT_LOG_LINE_BYTES 4096 /* one write that can't block: PIPE_BUF */

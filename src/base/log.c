@@ -24,7 +24,6 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/path.h"
-#include "base/str.h"
 #include "base/utf8.h"
 
 _Static_assert(LIMIT_LOG_LINE_BYTES <= PIPE_BUF, "a longer write to a pipe may be torn or block");
@@ -40,8 +39,8 @@ static struct {
     int fd;
     enum sink_kind kind;
     _Atomic uint64_t dropped;
-    pthread_mutex_t
-        lock;        /* guards what follows, and the order of lines; held across writes that can't block */
+    /* Guards what follows, and the order of lines; held across writes that can't block. */
+    pthread_mutex_t lock;
     uint64_t untold; /* of dropped */
     bool torn;       /* the last line went out in part: its end is missing */
 } sink = {.level = LOG_WARNING, .fd = STDERR_FILENO, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -234,19 +233,4 @@ void log_close(void)
     sink.kind = SINK_POLLED;
     sink.untold = 0;
     sink.torn = false;
-}
-
-bool log_level_parse(const char *name, enum log_level *ret)
-{
-    for (size_t i = 0; i < ARRAY_LEN(level_names); i++)
-        if (str_equal_nocase(name, level_names[i])) {
-            *ret = (enum log_level)i;
-            return true;
-        }
-    return false;
-}
-
-const char *log_level_name(enum log_level level)
-{
-    return level_names[level];
 }

@@ -15,8 +15,6 @@ enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
  * opened anew where that is possible, so that O_NONBLOCK stays ours. */
 int log_open(const char *program, enum log_level level, bool json, const char *path, struct error *err);
 void log_close(void);
-bool log_level_parse(const char *name, enum log_level *ret);
-const char *log_level_name(enum log_level level);
 void log_msg(enum log_level level, const char *file, int line, const char *fmt, ...) _printf_(4, 5);
 uint64_t log_dropped(void);
 

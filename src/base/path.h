@@ -2,7 +2,6 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 
 /* A malloced "dir/name". */
 char *path_join(const char *dir, const char *name);

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/fd.h"
 
@@ -34,8 +33,8 @@ static int run(const struct spawn_request *request, const int *lifted, pid_t *re
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
     sigset_t all, none;
-    memset(&all, 0xff,
-           sizeof(all)); /* sigfillset(3) leaves out the C library's own two: the child would ignore them */
+    /* sigfillset(3) leaves out the C library's own two: the child would ignore them. */
+    memset(&all, 0xff, sizeof(all));
     sigemptyset(&none);
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attr);

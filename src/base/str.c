@@ -9,7 +9,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/limits.h"
 #include "base/macros.h"
 #include "base/mem.h"
 
@@ -29,11 +28,6 @@ bool str_has_suffix(const char *s, const char *suffix)
 bool str_equal_nocase(const char *a, const char *b)
 {
     return strcasecmp(a, b) == 0;
-}
-
-bool str_is_empty(const char *s)
-{
-    return !s || !*s;
 }
 
 char *str_trim(const char *s)

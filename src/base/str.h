@@ -2,13 +2,11 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 bool str_has_prefix(const char *s, const char *prefix);
 bool str_has_suffix(const char *s, const char *suffix);
 bool str_equal_nocase(const char *a, const char *b); /* ASCII only */
-bool str_is_empty(const char *s);                    /* NULL or "" */
 /* A malloced copy without ASCII white space at both ends. */
 char *str_trim(const char *s);
 

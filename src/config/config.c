@@ -2,8 +2,6 @@
  * flags; each source overwrites what the one before has set. */
 #include "config/state.h"
 
-#include <string.h>
-
 #include "base/str.h"
 
 #define COLUMNS_DEFAULT 80

@@ -1,10 +1,7 @@
 /* --help and --version, made from the options table. */
 #include "config/state.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-#include "base/str.h"
 
 #define TEXT_COLUMN 26 /* where descriptions begin */
 #define TEXT_MAX 4096
@@ -125,8 +122,7 @@ void config_print_help(const struct config *c, FILE *to)
     const char *name = program_name(c->values.personality);
     fprintf(to, "Usage: %s [OPTION]...\n\n", name);
     print_wrapped("An MCP server that gives AI agents isolated Linux computers. MCP clients start it and "
-                  "talk to it over "
-                  "standard input and output.",
+                  "talk to it over standard input and output.",
                   0, 0, c->columns, to);
     for (int group = 0; group < GROUP_COUNT; group++) {
         fprintf(to, "\n%s%s:\n", option_groups[group].title,
@@ -136,8 +132,8 @@ void config_print_help(const struct config *c, FILE *to)
                 print_option(c, &option_rows[i], to);
     }
     fputc('\n', to);
-    print_wrapped("Flags win over the environment, which wins over the config file. Flags may be shortened "
-                  "as long as they stay "
-                  "unambiguous. Exit status: 0 ended as asked, 1 could not start, 2 wrong usage.",
-                  0, 0, c->columns, to);
+    print_wrapped(
+        "Flags win over the environment, which wins over the config file. Flags may be shortened "
+        "as long as they stay unambiguous. Exit status: 0 ended as asked, 1 could not start, 2 wrong usage.",
+        0, 0, c->columns, to);
 }

@@ -2,7 +2,6 @@
 #include "config/state.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -4,8 +4,6 @@
 #include "config/state.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/str.h"
 

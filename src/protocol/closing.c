@@ -8,7 +8,6 @@
  * If a worker isn't back by the deadline, the owner is told so; the rest still happens if the process lives
  * on. */
 #include <assert.h>
-#include <stdio.h>
 
 #include "base/clock.h"
 #include "base/mem.h"

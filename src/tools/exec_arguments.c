@@ -2,8 +2,6 @@
  */
 #include "tools/exec_arguments.h"
 
-#include <string.h>
-
 #include "base/base64.h"
 #include "base/json.h"
 #include "base/limits.h"

@@ -11,8 +11,6 @@
 
 #include "base/base64.h"
 #include "base/json.h"
-#include "base/limits.h"
-#include "base/mem.h"
 #include "base/utf8.h"
 
 #define MARKER_BYTES 512 /* of what stands in a gap; paths are shorter */

@@ -12,13 +12,13 @@
  * cgroup.procs and theirs belong to the computer's root: that lets init have commands born in them
  * (CLONE_INTO_CGROUP), and nothing inside can see these files.
  *
- * UNIFIED is the server's own group where it may put limits (a delegated one, or a container's), after it has
- * moved itself, and whoever shares it, to the leaf UNIFIED/server: only a group without processes may pass
- * controllers on. Else, as root of the machine, it is a group of ours at the top. */
+ * UNIFIED is the server's own group if v2 has no limits to set anyway. It is that too where the server may
+ * set them (a delegated group, or a container's), after it has moved itself, and whoever shares the group, to
+ * the leaf UNIFIED/server: only a group without processes may pass controllers on. Else, as root of the
+ * machine, it is a group of ours at the top. */
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"

@@ -13,7 +13,6 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/path.h"
-#include "base/str.h"
 
 #define FILE_MAX (1U << 20)
 #define SHARED_GROUP "mcp-sandbox-computer"

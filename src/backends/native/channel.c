@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/fd.h"
 #include "guest/wire.h"
@@ -68,8 +67,8 @@ ssize_t channel_receive(int fd, void *packet, size_t n, int *ret_fd)
     struct msghdr m = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control)};
     ssize_t got;
-    do { /* ECONNRESET, told once: the other end closed and left something of ours unread; its last words stay
-          */
+    /* ECONNRESET, told once: the other end closed and left something of ours unread; its last words stay. */
+    do {
         got = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
     if (got < 0)

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "backends/native/channel.h"
 #include "backends/native/folder.h"
@@ -19,7 +18,6 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/str.h"
 
 #define READY_TIMEOUT_NS (20 * NSEC_PER_SEC)
 #define DEATH_TIMEOUT_MS 5000

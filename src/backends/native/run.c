@@ -9,8 +9,6 @@
  * One thread, no lock, nothing kept of it afterwards but the scope, if processes live on in it. */
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "backends/native/channel.h"

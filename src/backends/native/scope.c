@@ -15,7 +15,6 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/limits.h"
 #include "base/mem.h"
 
 #define IDLE_MAX 2          /* kept open */

@@ -100,7 +100,7 @@ static const char *const trees[] = {
 };
 
 /* Links to folders of /usr where /usr is merged; where not, folders for the guest to bind the host's upon. */
-static const char *const top_level[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32", "libo32"};
+static const char *const top_level[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
 
 static void cleanup_closedir(DIR **dir)
 {

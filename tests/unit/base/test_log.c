@@ -72,15 +72,6 @@ static void levels_filter(void **state)
     assert_string_equal(content(), "prog: warning: this\n");
 }
 
-static void levels_have_names(void **state)
-{
-    enum log_level level;
-    assert_true(log_level_parse("WARNING", &level) && level == LOG_WARNING);
-    assert_true(log_level_parse("debug", &level) && level == LOG_DEBUG);
-    assert_false(log_level_parse("loud", &level));
-    assert_string_equal(log_level_name(LOG_INFO), "info");
-}
-
 static void nobody_forges_lines(void **state)
 {
     open_file(LOG_INFO, false);
@@ -251,7 +242,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_lines_name_program_and_level),
         cmocka_unit_test(levels_filter),
-        cmocka_unit_test(levels_have_names),
         cmocka_unit_test(nobody_forges_lines),
         cmocka_unit_test(json_lines_are_json),
         cmocka_unit_test(long_lines_are_cut_and_said_to_be),

@@ -16,9 +16,6 @@ static void prefixes_suffixes_and_case(void **state)
     assert_false(str_has_suffix("gz", ".gz"));
     assert_true(str_equal_nocase("HoSt", "hOsT"));
     assert_false(str_equal_nocase("host", "hosts"));
-    assert_true(str_is_empty(NULL));
-    assert_true(str_is_empty(""));
-    assert_false(str_is_empty(" "));
 }
 
 static void trim_takes_blanks_off_both_ends_only(void **state)

@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/native/image.h"
 #include "base/macros.h"
-#include "guest/image.h"
 
 #define PATH_ENTRY "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define WAIT_MS 20000 /* for what must come; only a defect makes a test wait so long */
