@@ -1,6 +1,7 @@
 /* Starting one command: a child that shares our memory until its execve. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -9,10 +10,10 @@
 struct launch {
     const struct request_exec *request;
     int in, out, err; /* in -1: ours, which is /dev/null */
-    int scope; /* -1, or as `scope_is_folder` says: a cgroup2 folder to be born in, or a cgroup.procs to write
-                  to */
+    /* -1, or as the next says: a cgroup2 folder to be born in, or a cgroup.procs to write to. */
+    int scope;
+    bool scope_is_folder;
     int script; /* -1: none */
-    int scope_is_folder;
     unsigned nofile;
 };
 

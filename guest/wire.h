@@ -4,7 +4,8 @@
  *
  * - control socket, server <-> zygote: setup once, then create; one reply each, in order.
  * - channel, server <-> init, one per computer: the server makes the pair and passes the far end with create,
- *   so it may send an exec before init is ready.
+ *   so it may send before init is there: GUEST_BEGIN first, which init answers with GUEST_READY, then
+ * requests.
  * - status pipe, init -> server, one per exec: exactly one struct guest_exit, then end of file. End of file
  *   without it: the computer is gone.
  *
@@ -46,8 +47,8 @@ struct guest_error {
 };
 
 /* The zygote makes its own mount namespace and pivots into a minimal root that holds only the state folder
- * (at /state), the root folder for computers (at /base), the toolbox, a template of /dev, and /proc.
- * Descriptors: [0] pidfd of the server. */
+ * (at /state), the root folder for computers (at /base), the toolbox, a template of /dev, /proc, and places
+ * to mount on. Descriptors: [0] pidfd of the server. */
 struct guest_setup {
     uint32_t type, version;
     uint32_t flags;                 /* GUEST_ROOT_* */
@@ -60,7 +61,7 @@ struct guest_setup {
 #define GUEST_ROOT_PLAIN (1U << 1)
 
 /* Descriptors: [0] init's end of the channel, [1] the cgroup2 folder that init is born in, if
- * GUEST_HAS_CGROUP2. The folder need not be there before GUEST_BEGIN. */
+ * GUEST_HAS_CGROUP2. `folder` need not be there before GUEST_BEGIN. */
 struct guest_create {
     uint32_t type;
     uint32_t request; /* echoed in the reply */

@@ -1,6 +1,6 @@
 /* The one error object. A function that can fail returns 0 or -1 and fills a `struct error` on its caller's
  * stack: no allocation, nothing to free. Code decides what a program does, the message tells a person what
- * happened, to what, and what to do about it. Only protocol, transport, cli and app log errors, once. */
+ * happened, to what, and what to do about it. Only protocol, transport and app log errors, once. */
 #pragma once
 
 #include <stddef.h>

@@ -48,8 +48,8 @@ void jw_string(struct json_writer *w, const char *s); /* must be UTF-8; what isn
 void jw_string_n(struct json_writer *w, const void *bytes, size_t n);
 void jw_base64(struct json_writer *w, const void *bytes, size_t n); /* as a string */
 void jw_integer(struct json_writer *w, int64_t value);
-void jw_real(struct json_writer *w,
-             double value); /* shortest form that reads back equal; null if not finite */
+/* The shortest form that reads back equal; null if not finite. */
+void jw_real(struct json_writer *w, double value);
 void jw_bool(struct json_writer *w, bool value);
 void jw_null(struct json_writer *w);
 void jw_value(struct json_writer *w, const json_t *value);      /* compact dump */

@@ -34,8 +34,8 @@ uint32_t random_below(uint32_t n)
 void random_hex(char *ret, size_t bytes)
 {
     static const char digits[] = "0123456789abcdef";
-    unsigned char *raw =
-        (unsigned char *)ret + bytes; /* the upper half, overwritten from below as it is read */
+    /* The upper half, overwritten from below as it is read. */
+    unsigned char *raw = (unsigned char *)ret + bytes;
     random_bytes(raw, bytes);
     for (size_t i = 0; i < bytes; i++) {
         unsigned char byte = raw[i];

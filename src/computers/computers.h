@@ -26,9 +26,10 @@ struct computers_options {
 struct computers *computers_new(const struct computers_options *options);
 /* All sessions ended. Ends what is left: permanent computers are detached. Returns NULL. */
 struct computers *computers_free(struct computers *c);
-/* Removes temporary computers of this state directory whose server is provably dead, under the directory's
- * reaper lock (held elsewhere: somebody else does it). Returns how many; what can't be removed keeps its
- * record, for the next run. */
+/* Looks after what servers of this state directory that are provably dead have left, under the directory's
+ * reaper lock (held elsewhere: somebody else does it): removes temporary and unfinished computers, and ends
+ * what still runs of permanent ones. Returns how many it removed; what can't be removed keeps its record, for
+ * the next run. */
 int computers_reap(struct computers *c);
 
 struct computer_session *computer_session_new(struct computers *c, const char *principal);
@@ -54,8 +55,8 @@ struct computer_use {
 int computers_use(struct computer_session *s, const char *id, enum lifetime lifetime, const struct wait *wait,
                   struct computer_use *ret, struct error *err);
 void computers_release(struct computer_use *use); /* an empty one is fine */
-/* If this very use has made the computer, and nobody else uses it yet, it ends with the release: as if it had
- * never been. */
+/* If this very use has made the computer, a temporary one, and nobody else knows it yet, it ends with the
+ * release: as if it had never been. */
 void computers_unmake(struct computer_use *use);
 /* The backend's exec, plus: the end of the computer by anybody's wish fires the request's token, and ERR_GONE
  * (the computer ended by itself) frees its id for this session; every other session that knows it is told

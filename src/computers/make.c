@@ -35,8 +35,7 @@ int lifetime_check(const char *id, bool is_temporary, enum lifetime wanted, stru
         return 0;
     return error_set(err, ERR_EXISTS,
                      "computer '%s' exists already with temporary=%s, and was asked for with temporary=%s: "
-                     "leave 'temporary' "
-                     "out to use it as it is, or choose another computer_id",
+                     "leave 'temporary' out to use it as it is, or choose another computer_id",
                      id, is_temporary ? "true" : "false", is_temporary ? "false" : "true");
 }
 
@@ -181,8 +180,7 @@ static enum found look_on_disk(struct computer *c, const struct making *how, con
     if (why.code == ERR_BUSY)
         error_set(err, ERR_BUSY,
                   "computer '%s' is in use by another server of this state directory: end that one, or "
-                  "choose another "
-                  "computer_id",
+                  "choose another computer_id",
                   c->id);
     else
         error_set(err, why.code, "computer '%s': %s", c->id, why.msg);

@@ -1,8 +1,7 @@
 /* What dead servers have left: temporary computers, computers that were never finished, folders half made or
  * half removed; and what still runs of permanent ones. The lock of a folder is what counts: who can take it
  * is the only one who looks after it. It is not even tried for computers that are none of these, since
- * whoever wants to use one would find it taken.
- */
+ * whoever wants to use one would find it taken. */
 #include "computers/registry.h"
 
 #include <fcntl.h>

@@ -51,9 +51,9 @@ struct computers *computers_free(struct computers *c)
             break;
         computer_clean(computer);
     }
+    /* A call outlived its session's deadline and may still look here: the process is about to end. */
     if (c->sessions > 0 || map_count(c->by_name) > 0)
-        return NULL; /* a call outlived its session's deadline and may still look here: the process is about
-                        to end */
+        return NULL;
     map_free(c->by_name);
     pthread_mutex_destroy(&c->lock);
     free(c->state_dir);
@@ -194,8 +194,8 @@ static int create_locked(struct computer_session *s, struct computer *c, const s
         computer_set_state_locked(c, COMPUTER_RUNNING);
         return 0;
     }
-    bool name_taken =
-        how->new_only && c->end.code == ERR_EXISTS; /* a random name, that a computer on disk has */
+    /* A random name that a computer on disk has. */
+    bool name_taken = how->new_only && c->end.code == ERR_EXISTS;
     *err = c->end;
     session_forget_locked(s, c);
     return name_taken ? 1 : -1;

@@ -55,8 +55,8 @@ static bool is_ours_alone_locked(const struct computer *c)
     return c->state == COMPUTER_CREATING || (c->state == COMPUTER_RUNNING && c->temporary);
 }
 
-/* Ends those of the session's computers that `which` picks; returns them, each with a use that keeps its
- * instance in being. */
+/* Ends the computers that are the session's alone; returns those that have an instance, each with a use that
+ * keeps it in being. */
 static struct computer **end_computers_locked(struct computer_session *s, size_t *ret_count)
 {
     struct computer **ended = xcalloc(map_count(s->by_id) + 1, sizeof(*ended));

@@ -22,8 +22,8 @@
 #define RECORD_VERSION 1
 #define BORN_PREFIX ".new-"
 #define DYING_PREFIX ".old-"
-#define FOLDER_MODE                                                                                          \
-    0711 /* processes of computers, under other user ids, pass through; they can't look around */
+/* Processes of computers, under other user ids, pass through; they can't look around. */
+#define FOLDER_MODE 0711
 
 void record_done(struct record *r)
 {

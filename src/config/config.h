@@ -1,7 +1,6 @@
 /* Configuration: one table of options (options.c), a row each, serves flags, environment, config file,
- * --help,
- * --print-config and the man page. Precedence: flag > environment > file > default. Values are read by app.c
- * only. */
+ * --help, --print-config and the man page. Precedence: flag > environment > file > default. Values are read
+ * by app.c only. */
 #pragma once
 
 #include <stdio.h>

@@ -39,8 +39,8 @@ const char *env_get(char *const *env, const char *name); /* NULL if absent or em
  * ERR_INVALID: not of the type; ERR_LIMIT: out of range; the message names origin and value. */
 int config_set(struct config *c, const struct option_row *row, const char *text, const struct origin *origin,
                struct error *err);
-void config_clear(struct config *c,
-                  const struct option_row *row); /* frees the member's content, not set any more */
+/* Frees the member's content; it is not set any more. */
+void config_clear(struct config *c, const struct option_row *row);
 /* "--port 70000", "SANDBOX_BACKEND=x", "FILE:3: port = 70000": secrets hidden, unprintable bytes replaced,
  * long texts cut. */
 #define SUBJECT_SIZE 256
@@ -48,8 +48,8 @@ const char *config_subject(const struct option_row *row, const struct origin *or
                            char buf[SUBJECT_SIZE]);
 
 /* help.c */
-void option_describe(const struct option_row *row, bool kilntainers,
-                     struct buf *to); /* its help text, with all that the row says */
+/* Its help text, with all that the row says. */
+void option_describe(const struct option_row *row, bool kilntainers, struct buf *to);
 void option_usage(const struct option_row *row, struct buf *to); /* "-h, --help", "--port PORT" */
 
 /* print.c */

@@ -41,8 +41,8 @@ static int list_tool(struct json_writer *w, const struct tool *tool, const struc
         return error_prefix(err, "schema of %s", tool->name);
     _cleanup_(cleanup_free) char *description =
         describe_tool(json_get_string(schema, "description"), options);
-    json_object_set_new(schema, "description",
-                        json_string(description)); /* keeps its place among the members */
+    /* It keeps its place among the members. */
+    json_object_set_new(schema, "description", json_string(description));
     jw_value(w, schema);
     return 0;
 }

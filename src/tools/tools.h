@@ -19,7 +19,7 @@ struct toolset_options {
     const char *description_extra;    /* or NULL; appended after an empty line */
     double default_timeout_s;
     size_t output_limit;
-    const struct backend *backend; /* for its description and capabilities only */
+    const struct backend *backend; /* for its description only */
 };
 
 struct toolset;
@@ -35,8 +35,7 @@ bool toolset_has(const struct toolset *t, const char *name);
 struct tool_call {
     const char *name;
     const json_t *arguments;          /* borrowed; NULL: none. Must be an object */
-    struct computer_session *session; /* NULL: the caller has none; a new temporary computer then belongs to
-                                         the principal (later) */
+    struct computer_session *session; /* NULL: the caller has none, and so no computers */
     struct cancel *cancel;            /* borrowed */
 };
 /* 0: ret holds the members of the result object, without braces:

@@ -12,5 +12,5 @@ struct stdio;
 struct stdio *stdio_new(struct loop *loop, struct protocol *protocol, int in, int out,
                         void (*on_end)(void *ctx), void *ctx, struct error *err);
 struct session *stdio_session(struct stdio *s);
-struct stdio *stdio_free(
-    struct stdio *s); /* after its session is gone; unsent output is dropped; returns NULL */
+/* After its session is gone. Unsent output is dropped. Returns NULL. */
+struct stdio *stdio_free(struct stdio *s);

@@ -17,6 +17,6 @@ struct native_options {
 /* ERR_DENIED or ERR_INVALID if no computer can be made by this user, or from this --rootfs (NULL: none): for
  * refusing to start. */
 int native_check(const char *rootfs, struct error *err);
-/* Touches nothing yet. Strings are copied. The program must ignore SIGPIPE before the first exec: commands
- * needn't read their input. */
+/* Only looks at what is there. Strings are copied. The program must ignore SIGPIPE before the first exec:
+ * commands needn't read their input. */
 struct backend *native_new(const struct native_options *options);

@@ -30,7 +30,7 @@ struct native {
     bool network_wanted;
     struct native_machine machine;
 
-    pthread_mutex_t lock;     /* of the next four, and of `plain` going from false to true */
+    pthread_mutex_t lock;     /* of the next three, and of `plain` going from false to true */
     struct zygote *zygote;    /* NULL: to be started by whoever needs it */
     struct cancel *preparing; /* somebody does just that; fired when it is over */
     struct error failure;     /* of the last attempt */

@@ -29,7 +29,7 @@ struct zygote_asker {
     bool done; /* reply and pidfd hold */
     struct guest_reply reply;
     int pidfd;
-    struct cancel *event; /* fired once, when done or made the reader: a descriptor to wait for */
+    struct cancel *event; /* a descriptor to wait for: fired when done, made the reader, or in vain */
 };
 
 /* Has a computer made; several threads may ask at once. The request's type and number are filled in here. fds
