@@ -23,6 +23,12 @@ bool computer_may_change(enum computer_state from, enum computer_state to)
     return MAY_CHANGE[from][to];
 }
 
+const char *computer_name(const char *principal, const char *id, char ret[COMPUTER_NAME_SIZE])
+{
+    snprintf(ret, COMPUTER_NAME_SIZE, "%s/%s", principal, id);
+    return ret;
+}
+
 struct computer *computer_new_locked(struct computers *computers, const char *principal, const char *id)
 {
     struct computer *c = xcalloc(1, sizeof(*c));
@@ -136,12 +142,11 @@ void computer_clean(struct computer *c)
             log_debug("computer %s/%s: %s", c->principal, c->id, left.msg);
     }
     struct computers *computers = c->computers;
-    char name[2 * SLUG_SIZE];
-    snprintf(name, sizeof(name), "%s/%s", c->principal, c->id);
+    char name[COMPUTER_NAME_SIZE];
     pthread_mutex_lock(&computers->lock);
     c->left = left;
     computer_set_state_locked(c, COMPUTER_ENDED);
-    map_remove(computers->by_name, name);
+    map_remove(computers->by_name, computer_name(c->principal, c->id, name));
     computer_unref_locked(c);
     pthread_mutex_unlock(&computers->lock);
 }

@@ -10,7 +10,7 @@
 #include "base/random.h"
 
 /* What was found on disk under the id. */
-enum found { FOUND_ATTACHED, FOUND_NOTHING, FOUND_CHANGED, FOUND_ERROR };
+enum found { FOUND_ATTACHED, FOUND_NOTHING, FOUND_CHANGED, FOUND_TAKEN, FOUND_ERROR };
 
 int computers_self(struct computers *c, struct owner *ret, struct error *err)
 {
@@ -146,6 +146,10 @@ static enum found take_up(struct computer *c, const struct making *how, const st
     int reaped = reap_folder(c->computers, &c->folder, &c->record, err);
     if (reaped == 1)
         return FOUND_NOTHING;
+    if (reaped == 0 && how->new_only) {
+        folder_close(&c->folder);
+        return FOUND_TAKEN;
+    }
     if (reaped == 0) {
         if (record.temporary || !record.ready)
             error_set(err, ERR_BUSY, "computer '%s' belongs to a server on another machine", c->id);
@@ -154,8 +158,6 @@ static enum found take_up(struct computer *c, const struct making *how, const st
                 err, ERR_UNAVAILABLE,
                 "computer '%s' is of the backend '%s', and this server runs '%s': choose another computer_id",
                 c->id, record.backend, backend);
-        else if (how->new_only)
-            error_set(err, ERR_EXISTS, "computer '%s' exists already", c->id);
         else if (lifetime_check(c->id, false, how->lifetime, err) == 0 &&
                  attach_instance(c, self, wait, err) == 0)
             return FOUND_ATTACHED;
@@ -200,6 +202,10 @@ int computer_make(struct computer *c, const struct making *how, const struct wai
         enum found found = look_on_disk(c, how, &self, wait, err);
         if (found == FOUND_CHANGED)
             continue;
+        if (found == FOUND_TAKEN) {
+            error_set(err, ERR_EXISTS, "computer '%s' exists already", c->id);
+            return 1;
+        }
         if (found != FOUND_NOTHING) {
             *ret_created = false;
             return found == FOUND_ATTACHED ? 0 : -1;

@@ -48,17 +48,24 @@ static int machine_id_make(const char *state_dir, const char *path, struct error
     return 0;
 }
 
+static int unusable(struct error *err)
+{
+    if (err)
+        err->code = ERR_UNAVAILABLE;
+    return error_prefix(err, "the state directory can't be used");
+}
+
 int owner_self(const char *state_dir, struct owner *ret, struct error *err)
 {
     struct owner self = {.pid = getpid(), .start = clock_process_start(getpid())};
     snprintf(self.boot, sizeof(self.boot), "%s", clock_boot_id());
     if (!machine_id_read("/etc/machine-id", self.machine)) {
         _cleanup_(cleanup_free) char *path = path_join(state_dir, "machine");
-        if (dir_make(state_dir, 0755, err) < 0)
-            return -1;
+        if (dir_make(state_dir, 0711, err) < 0)
+            return unusable(err);
         if (!machine_id_read(path, self.machine)) {
             if (machine_id_make(state_dir, path, err) < 0)
-                return -1;
+                return unusable(err);
             if (!machine_id_read(path, self.machine))
                 return error_set(err, ERR_INTERNAL, "'%s' holds no machine id: remove it", path);
         }

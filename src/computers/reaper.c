@@ -34,10 +34,18 @@ static bool is_abandoned(const struct owner *self, const struct record *record)
            owner_is_dead(self, &record->owner);
 }
 
+static struct computer_spec spec_of(const struct folder *folder, const struct record *record)
+{
+    return (struct computer_spec){.id = record->id,
+                                  .principal = record->principal,
+                                  .key = record->key,
+                                  .folder = folder->path,
+                                  .temporary = record->temporary};
+}
+
 static void settle(struct computers *c, const struct folder *folder, struct record *record)
 {
-    const struct computer_spec spec = {
-        .id = record->id, .principal = record->principal, .key = record->key, .folder = folder->path};
+    const struct computer_spec spec = spec_of(folder, record);
     if (strcmp(record->backend, c->backend->ops->name) != 0 ||
         c->backend->ops->settle(c->backend, &spec, record->data, NULL) < 0)
         return;
@@ -58,11 +66,7 @@ int reap_folder(struct computers *c, struct folder *folder, const struct record 
             "computer '%s' is what a dead server has left of the backend '%s'; a server with that backend "
             "removes it, or choose another computer_id",
             record->id, record->backend);
-    const struct computer_spec spec = {.id = record->id,
-                                       .principal = record->principal,
-                                       .key = record->key,
-                                       .folder = folder->path,
-                                       .temporary = record->temporary};
+    const struct computer_spec spec = spec_of(folder, record);
     if (c->backend->ops->reap(c->backend, &spec, record->data, err) < 0 || store_remove(folder, err) < 0)
         return error_prefix(err, "computer '%s', left by a dead server, cannot be removed", record->id);
     return 1;

@@ -9,8 +9,6 @@
 #include "base/mem.h"
 #include "base/path.h"
 
-#define NAME_SIZE (2 * SLUG_SIZE) /* "principal/id" */
-
 struct computers *computers_new(const struct computers_options *options)
 {
     struct computers *c = xcalloc(1, sizeof(*c));
@@ -98,13 +96,13 @@ static void list_in_session_locked(struct computer_session *s, struct computer *
  * random slug. */
 static struct computer *insert_locked(struct computer_session *s, const char *id, struct error *err)
 {
-    char slug[SLUG_SIZE], name[NAME_SIZE];
+    char slug[SLUG_SIZE], name[COMPUTER_NAME_SIZE];
     if (check_room_locked(s, err) < 0)
         return NULL;
     do {
         if (!id)
             slug_random(slug);
-        snprintf(name, sizeof(name), "%s/%s", s->principal, id ? id : slug);
+        computer_name(s->principal, id ? id : slug, name);
     } while (!id && (map_get(s->computers->by_name, name) || map_get(s->by_id, slug)));
     struct computer *c = computer_new_locked(s->computers, s->principal, id ? id : slug);
     if (map_put(s->computers->by_name, name, c) < 0)
@@ -163,9 +161,8 @@ static struct computer *look_up_locked(const struct computer_session *s, const c
     struct computer *c = map_get(s->by_id, id);
     if (c)
         return c;
-    char name[NAME_SIZE];
-    snprintf(name, sizeof(name), "%s/%s", s->principal, id);
-    return map_get(s->computers->by_name, name);
+    char name[COMPUTER_NAME_SIZE];
+    return map_get(s->computers->by_name, computer_name(s->principal, id, name));
 }
 
 static bool is_listed_locked(const struct computer_session *s, const struct computer *c)
@@ -187,18 +184,16 @@ static int create_locked(struct computer_session *s, struct computer *c, const s
     int r = computer_make(c, how, &ours, &use->created, &why);
     pthread_mutex_lock(lock);
     running_call_end_locked(&call);
-    if (r < 0) {
+    if (r != 0) {
         computer_end_locked(c, &why);
         c->gone = false; /* told to the creator here, to the waiters by their waiting */
     } else if (c->state == COMPUTER_CREATING) {
         computer_set_state_locked(c, COMPUTER_RUNNING);
         return 0;
     }
-    /* A random name that a computer on disk has. */
-    bool name_taken = how->new_only && c->end.code == ERR_EXISTS;
     *err = c->end;
     session_forget_locked(s, c);
-    return name_taken ? 1 : -1;
+    return r == 1 ? 1 : -1; /* 1: a random name that a computer on disk has */
 }
 
 /* A wait for another's work is over: 0 to look again, -1 with the error that it failed with. What stopped

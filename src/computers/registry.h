@@ -12,6 +12,8 @@
 #include "computers/owner.h"
 #include "computers/store.h"
 
+#define COMPUTER_NAME_SIZE (2 * SLUG_SIZE) /* "principal/id" */
+
 /* One life of one computer.
  *
  *   CREATING --made or attached--> RUNNING --ended by itself, by a session's end, by the server's--> ENDING
@@ -90,6 +92,8 @@ struct computer_session {
 
 /* computer.c: one computer's life */
 bool computer_may_change(enum computer_state from, enum computer_state to);
+/* What a computer is called in by_name. Returns ret. */
+const char *computer_name(const char *principal, const char *id, char ret[COMPUTER_NAME_SIZE]);
 struct computer *computer_new_locked(struct computers *c, const char *principal, const char *id);
 void computer_unref_locked(struct computer *c);
 void computer_set_state_locked(struct computer *c, enum computer_state state);
@@ -107,8 +111,9 @@ int computer_wait_locked(struct computer *c, const struct wait *wait, struct err
 /* make.c: from nothing, or from what is on disk, to a running instance. Without the lock */
 struct making {
     enum lifetime lifetime;
-    bool new_only; /* what exists under the id is ERR_EXISTS */
+    bool new_only; /* not what exists under the id */
 };
+/* 0; -1; or 1: new_only, and there is something under the id. */
 int computer_make(struct computer *c, const struct making *how, const struct wait *wait, bool *ret_created,
                   struct error *err);
 int lifetime_check(const char *id, bool is_temporary, enum lifetime wanted, struct error *err);
