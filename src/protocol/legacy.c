@@ -31,7 +31,6 @@ static enum answer serve_initialize(struct request *r, struct rpc_error *error)
     jw_raw(w, SERVER_CAPABILITIES, strlen(SERVER_CAPABILITIES));
     jw_key(w, "serverInfo");
     jw_raw(w, info, strlen(info));
-    write_instructions(r);
     return ANSWER_RESULT;
 }
 

@@ -13,15 +13,6 @@ const char *require_param(const struct request *r, const char *name, struct rpc_
     return NULL;
 }
 
-void write_instructions(struct request *r)
-{
-    const char *text = r->session->protocol->options.instructions;
-    if (!text)
-        return;
-    jw_key(&r->writer, "instructions");
-    jw_string(&r->writer, text);
-}
-
 /* Every list is one page, so no cursor was ever given out; the empty string is the first page's. */
 static bool is_first_page(const struct request *r, struct rpc_error *error)
 {

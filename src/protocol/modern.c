@@ -76,7 +76,6 @@ static enum answer serve_discover(struct request *r, struct rpc_error *error)
     jw_end_array(w);
     jw_key(w, "capabilities");
     jw_raw(w, SERVER_CAPABILITIES, strlen(SERVER_CAPABILITIES));
-    write_instructions(r);
     return ANSWER_RESULT;
 }
 

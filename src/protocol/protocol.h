@@ -23,7 +23,6 @@ struct protocol_options {
     struct toolset *toolset;
     struct computers *computers;
     const char *server_name, *server_title, *server_version;
-    const char *instructions;     /* or NULL */
     int64_t progress_interval_ms; /* 0: PROGRESS_INTERVAL_MS */
     /* Once, after the first initialize or discover reply was written: time to warm up. */
     void (*on_first_reply)(void *ctx);

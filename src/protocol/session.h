@@ -95,7 +95,6 @@ enum answer serve_prompts_get(struct request *r, struct rpc_error *error);
 enum answer serve_resources_list(struct request *r, struct rpc_error *error);
 enum answer serve_resource_templates_list(struct request *r, struct rpc_error *error);
 enum answer serve_resources_read(struct request *r, struct rpc_error *error);
-void write_instructions(struct request *r);
 /* A string member of params, without NUL; or NULL and the error. */
 const char *require_param(const struct request *r, const char *name, struct rpc_error *error);
 
