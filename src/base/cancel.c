@@ -76,6 +76,12 @@ int cancel_fd(struct cancel *c)
     return fd;
 }
 
+struct wait wait_at_most(const struct wait *wait, int64_t latest)
+{
+    int64_t deadline = wait->deadline < latest ? wait->deadline : latest;
+    return (struct wait){.deadline = deadline, .cancel = wait->cancel};
+}
+
 int wait_check(const struct wait *wait, struct error *err)
 {
     enum error_code why = cancel_why(wait->cancel);

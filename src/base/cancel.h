@@ -24,6 +24,8 @@ struct wait {
     int64_t deadline;      /* clock_now() scale, or DEADLINE_NONE */
     struct cancel *cancel; /* borrowed; NULL: nobody */
 };
+/* The same, but until `latest` at most. */
+struct wait wait_at_most(const struct wait *wait, int64_t latest);
 /* Waits until fd has one of poll(2)'s `events` (fd may be -1: only the limits). 0: ready (ret_revents, may be
  * NULL, is set); -1: ERR_TIMEOUT or the token's code. */
 int wait_fd(int fd, short events, const struct wait *wait, short *ret_revents, struct error *err);

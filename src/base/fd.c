@@ -21,6 +21,14 @@ int fd_close(int fd)
     return -1;
 }
 
+void cleanup_closedir(DIR **dir)
+{
+    int saved = errno;
+    if (*dir)
+        closedir(*dir);
+    errno = saved;
+}
+
 int fd_set_nonblocking(int fd, bool on)
 {
     int flags = fcntl(fd, F_GETFL);

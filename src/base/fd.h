@@ -2,6 +2,7 @@
  * trees. */
 #pragma once
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -16,6 +17,8 @@ static inline void cleanup_fd_close(int *fd)
     fd_close(*fd);
 }
 #define _cleanup_fd_ _cleanup_(cleanup_fd_close)
+
+void cleanup_closedir(DIR **dir); /* keeps errno */
 
 int fd_set_nonblocking(int fd, bool on);
 /* Marks everything from `first` up as close-on-exec: what the parent leaked goes no further. */

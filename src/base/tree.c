@@ -7,7 +7,6 @@
  */
 #include "base/fd.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -91,14 +90,6 @@ static int empty_once(int top, DIR *dir, int depth)
             return -1;
         found = 1;
     }
-}
-
-static void cleanup_closedir(DIR **dir)
-{
-    int saved = errno;
-    if (*dir)
-        closedir(*dir);
-    errno = saved;
 }
 
 /* top: the uppermost folder of the tree; -1: it is this one. */

@@ -1,7 +1,6 @@
 /* Only trees that we made ourselves are copied, so recursion is bounded by what we made. */
 #include "backends/native/copy.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -12,12 +11,6 @@
 #include "base/fd.h"
 
 #define DEPTH_MAX 16
-
-static void cleanup_closedir(DIR **dir)
-{
-    if (*dir)
-        closedir(*dir);
-}
 
 static int copy_bytes(int in, int out, const char *name, uint64_t max, struct error *err)
 {

@@ -76,9 +76,8 @@ static int fill_request(const struct native_instance *i, struct guest_create *r,
 
 static int await_ready(struct native_instance *i, const struct wait *wait, struct error *err)
 {
-    struct wait bounded = *wait;
     int64_t latest = clock_now() + READY_TIMEOUT_NS;
-    bounded.deadline = bounded.deadline < latest ? bounded.deadline : latest;
+    struct wait bounded = wait_at_most(wait, latest);
     if (wait_fd(i->channel, POLLIN, &bounded, NULL, err) < 0) {
         if (err && err->code == ERR_TIMEOUT && bounded.deadline == latest)
             err->code = ERR_UNAVAILABLE; /* the caller has time left: this limit is ours */

@@ -3,7 +3,6 @@
  * keep theirs. */
 #include "backends/native/toolbox.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -101,12 +100,6 @@ static const char *const trees[] = {
 
 /* Links to folders of /usr where /usr is merged; where not, folders for the guest to bind the host's upon. */
 static const char *const top_level[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
-
-static void cleanup_closedir(DIR **dir)
-{
-    if (*dir)
-        closedir(*dir);
-}
 
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
 {

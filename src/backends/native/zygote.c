@@ -88,9 +88,7 @@ static int set_up(struct zygote *z, const struct guest_setup *setup, const struc
                   struct error *err)
 {
     struct guest_reply reply = {0};
-    struct wait bounded = *wait;
-    int64_t latest = clock_now() + SETUP_TIMEOUT_NS;
-    bounded.deadline = bounded.deadline < latest ? bounded.deadline : latest;
+    struct wait bounded = wait_at_most(wait, clock_now() + SETUP_TIMEOUT_NS);
     _cleanup_fd_ int self = pidfd_open(getpid(), 0);
     if (self < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "open a pidfd");
@@ -263,9 +261,8 @@ int zygote_ask(struct zygote *z, struct guest_create *request, const int *fds, s
 int zygote_await(struct zygote *z, struct zygote_asker *a, const struct wait *wait, pid_t *ret_pid,
                  int *ret_pidfd, struct error *err)
 {
-    struct wait bounded = *wait;
     int64_t latest = clock_now() + CREATE_TIMEOUT_NS;
-    bounded.deadline = bounded.deadline < latest ? bounded.deadline : latest;
+    struct wait bounded = wait_at_most(wait, latest);
     pthread_mutex_lock(&z->lock);
     a->waits = true;
     if (!z->reader)
