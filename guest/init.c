@@ -18,7 +18,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -349,7 +348,7 @@ static void wake_reaper(pid_t pid)
 
 /* Orphans that we adopted match nothing and are dropped. A reaper that didn't exit was killed by the
  * computer's own code: its command counts as killed, and what it watched over has fallen to us. */
-static void handle_end(pid_t pid, int wait_status, const struct rusage *usage)
+static void handle_end(pid_t pid, int wait_status)
 {
     for (unsigned i = 0; i < init.count; i++) {
         struct running *running = &init.running[i];
@@ -357,8 +356,7 @@ static void handle_end(pid_t pid, int wait_status, const struct rusage *usage)
             continue;
         init.strays |= init.use_reapers && !WIFEXITED(wait_status);
         if (running->status >= 0) {
-            struct guest_exit record = {.id = running->id};
-            reaper_fill_record(&record, wait_status, usage);
+            const struct guest_exit record = {.id = running->id, .wait_status = wait_status};
             finish(running, &record);
         }
         *running = init.running[--init.count];
@@ -381,14 +379,13 @@ static void handle_children(void)
         continue;
     const int options = WNOHANG | (init.use_reapers ? WUNTRACED : 0);
     int wait_status;
-    struct rusage usage;
-    for (pid_t pid; (pid = wait4(-1, &wait_status, options, &usage)) > 0;) {
+    for (pid_t pid; (pid = waitpid(-1, &wait_status, options)) > 0;) {
         if (WIFSTOPPED(wait_status)) {
             wake_reaper(pid);
             continue;
         }
         handle_reports();
-        handle_end(pid, wait_status, &usage);
+        handle_end(pid, wait_status);
     }
     if (init.strays)
         end_strays();

@@ -138,19 +138,6 @@ bool reaper_kill_beneath(pid_t root, const pid_t *kept, unsigned kept_count)
 
 /* --- watching --- */
 
-static uint64_t microseconds(struct timeval time)
-{
-    return (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_usec;
-}
-
-void reaper_fill_record(struct guest_exit *record, int wait_status, const struct rusage *usage)
-{
-    record->wait_status = wait_status;
-    record->user_us = microseconds(usage->ru_utime);
-    record->system_us = microseconds(usage->ru_stime);
-    record->max_rss_kib = (uint64_t)usage->ru_maxrss;
-}
-
 static void fill_background(struct guest_exit *record)
 {
     take_walk(&(struct walk){.root = getpid()});
@@ -175,12 +162,11 @@ static void reap(int reports, pid_t command, struct guest_exit *record, bool kil
 {
     static bool ended, told;
     int wait_status;
-    struct rusage usage;
     pid_t pid;
-    while ((pid = wait4(-1, &wait_status, WNOHANG, &usage)) > 0) {
+    while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0) {
         if (pid != command)
             continue;
-        reaper_fill_record(record, wait_status, &usage);
+        record->wait_status = wait_status;
         ended = true;
     }
     const bool last = pid < 0 && errno == ECHILD;

@@ -4,7 +4,6 @@
 
 #include <signal.h>
 #include <stdbool.h>
-#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "guest/exec.h"
@@ -18,7 +17,6 @@ int reaper_make_reports(int reapers_end);
 /* Forks a reaper that runs the command and sends one struct guest_exit to `reports`. -1 with errno: no
  * process to be had. */
 pid_t reaper_start(int reports, const struct launch *launch, uint32_t id);
-void reaper_fill_record(struct guest_exit *record, int wait_status, const struct rusage *usage);
 /* Stops, then kills all descendants of `root`, except the `kept` processes and theirs. False: there were
  * none. */
 bool reaper_kill_beneath(pid_t root, const pid_t *kept, unsigned kept_count);

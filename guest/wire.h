@@ -133,9 +133,7 @@ struct guest_exit {
     uint32_t id;
     uint32_t stage;
     int32_t sys;
-    int32_t wait_status;         /* of waitid(2)/wait4(2) form */
-    uint64_t user_us, system_us; /* of the main process and its waited-for children */
-    uint64_t max_rss_kib;
+    int32_t wait_status;       /* of waitpid(2) form */
     uint32_t background_count; /* reaper scopes only: what still runs, as the computer numbers it */
     uint32_t background_more;
     int32_t background[GUEST_BACKGROUND_MAX];

@@ -62,7 +62,6 @@ static void test_output_and_statuses_come_back(void **state)
     shell("kill -9 $$");
     assert_true(WIFSIGNALED(ended.record.wait_status));
     assert_int_equal(WTERMSIG(ended.record.wait_status), SIGKILL);
-    assert_true(ended.record.max_rss_kib > 0);
 }
 
 static void test_what_can_not_run_is_told_apart(void **state)
