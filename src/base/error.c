@@ -138,3 +138,10 @@ int error_prefix(struct error *err, const char *fmt, ...)
     err->sys = sys;
     return -1;
 }
+
+int error_recast(struct error *err, enum error_code code, const char *context)
+{
+    if (err)
+        err->code = code;
+    return error_prefix(err, "%s", context);
+}

@@ -44,6 +44,8 @@ int error_set(struct error *err, enum error_code code, const char *fmt, ...) _pr
 int error_errno(struct error *err, enum error_code code, int sys, const char *fmt, ...) _printf_(4, 5);
 /* Put "context: " before the message, on the way up; returns -1. */
 int error_prefix(struct error *err, const char *fmt, ...) _printf_(2, 3);
+/* The same, and makes the code another: what is wrong with a part, as what it means for the whole. */
+int error_recast(struct error *err, enum error_code code, const char *context);
 
 /* The one table of what a code means outside: name in tool results ("cwd_not_found"), JSON-RPC code,
  * HTTP status, exit code of the server. Never NULL. */

@@ -50,9 +50,7 @@ static int machine_id_make(const char *state_dir, const char *path, struct error
 
 static int unusable(struct error *err)
 {
-    if (err)
-        err->code = ERR_UNAVAILABLE;
-    return error_prefix(err, "the state directory can't be used");
+    return error_recast(err, ERR_UNAVAILABLE, "the state directory can't be used");
 }
 
 int owner_self(const char *state_dir, struct owner *ret, struct error *err)

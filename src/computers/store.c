@@ -134,10 +134,8 @@ int store_create(const char *dir, const struct record *record, struct folder *re
     err = err ? err : &local;
     if (make_unborn(parent, &folder, err) < 0 &&
         (err->code != ERR_NOT_FOUND || make_parents(dir, parent, err) < 0 ||
-         make_unborn(parent, &folder, err) < 0)) {
-        err->code = ERR_UNAVAILABLE; /* it is not about an id */
-        return error_prefix(err, "the state directory can't be used");
-    }
+         make_unborn(parent, &folder, err) < 0)) /* none of it is about an id */
+        return error_recast(err, ERR_UNAVAILABLE, "the state directory can't be used");
     int r = store_write(&folder, record, err);
     if (r == 0 && renameat2(AT_FDCWD, folder.path, AT_FDCWD, path, RENAME_NOREPLACE) < 0)
         r = errno == EEXIST ? error_set(err, ERR_EXISTS, "there is a '%s' already", path)

@@ -46,11 +46,8 @@ static int prepare_machine(struct native *n, struct error *err)
 {
     if (native_check(n->rootfs, err) < 0)
         return -1;
-    if (dir_make(n->state_dir, 0711, err) < 0) {
-        if (err)
-            err->code = ERR_UNAVAILABLE;
-        return error_prefix(err, "the state directory can't be used");
-    }
+    if (dir_make(n->state_dir, 0711, err) < 0)
+        return error_recast(err, ERR_UNAVAILABLE, "the state directory can't be used");
     if (!n->rootfs && toolbox_open(n->state_dir, n->machine.host_root, &n->toolbox, err) < 0)
         return -1;
     if (cgroups_detect(&n->machine.cgroup_files, &n->cgroups, err) < 0) {
