@@ -45,11 +45,15 @@
 #define LIMIT_COMPUTERS 10000 /* per server */
 #define LIMIT_RECORD_BYTES (64 * KIB)
 #define TOMBSTONE_SECONDS (24 * 3600)
+#define LIMIT_PULL_SECONDS 1800       /* one image, whoever waits for it */
+#define LIMIT_PULL_STALL_SECONDS 60   /* without a byte of it */
 #define CREATE_SECONDS 60 /* for making or attaching one, beside the command's own timeout */
 
 /* threads and logs */
 #define LIMIT_QUEUED_CALLS 4096 /* waiting for a thread, all principals */
 #define WORKER_STACK_BYTES (256 * KIB)
-#define LIMIT_LOG_LINE_BYTES 4096 /* one write that can't block: PIPE_BUF */
+#define LIMIT_LOG_LINE_BYTES 4096       /* one write that can't block: PIPE_BUF */
+#define LIMIT_HTTP_BODY_BYTES (4 * MIB) /* of a peer, unless a request says otherwise */
+#define LIMIT_HTTP_HEADERS_BYTES (64 * KIB)
 #define LIMIT_CONFIG_FILE_BYTES (1 * MIB)
 #define LIMIT_CONFIG_LIST 256 /* elements of a repeatable option */

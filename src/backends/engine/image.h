@@ -1,0 +1,25 @@
+/* Images of an engine: is it there, else pull it. Concurrent pulls of one image are one pull. */
+#pragma once
+
+#include "backends/engine/api.h"
+#include "backends/engine/reference.h"
+
+/* What is known of an image that is there. */
+struct image {
+    char id[80];          /* "sha256:..." */
+    char architecture[32]; /* "amd64" as the image says */
+    char os[16];
+    char user[128]; /* "" is root */
+};
+
+struct images; /* pulls under way */
+struct images *images_new(void);
+struct images *images_free(struct images *i);
+
+/* Makes sure that the image is there. Progress goes to `progress` (may be NULL); without one, to the log at
+ * level info. A pull that others wait for goes on when one of them gives up; it ends when the last one does.
+ * Limit: LIMIT_PULL_SECONDS without a byte of progress in LIMIT_PULL_STALL_SECONDS. Errors name the registry
+ * and what it said: ERR_NOT_FOUND (no such image), ERR_DENIED, ERR_UNAVAILABLE, ERR_TIMEOUT. */
+int image_ensure(struct images *images, struct engine *e, const struct reference *r, const char *platform,
+                 const struct progress *progress, const struct wait *wait, struct image *ret,
+                 struct error *err);

@@ -1,0 +1,95 @@
+/* HTTP/1.1 requests to one peer, over libcurl, which is loaded when the first client is made: it is too dear
+ * for a server that never needs it. Straight-line code for workers: every call blocks within its `struct
+ * wait`. Whatever a peer answers is hostile input: status line, headers and body have limits. Redirects are
+ * not followed, proxies of the environment not asked, unless a line says otherwise. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/cancel.h"
+#include "base/error.h"
+
+/* Where a peer is. Exactly one of unix_path, dial, and neither (then `url` says host and port). */
+struct http_address {
+    const char *url;       /* "http://docker" or "https://host:2376": scheme and Host header of each request */
+    const char *unix_path; /* connect to this socket instead */
+    /* Makes a connected stream socket by other means, such as a child's standard input and output; closed by
+     * the client. -1 with the error. */
+    int (*dial)(void *ctx, const struct wait *wait, struct error *err);
+    void *dial_ctx;        /* borrowed for the client's life */
+    const char *ca_file;   /* https: NULL is the system's */
+    const char *cert_file; /* https: our own certificate and key, or NULL */
+    const char *key_file;
+    bool insecure; /* https: take any certificate */
+};
+
+struct http_client;
+/* Connects to nothing yet. NULL, ERR_UNAVAILABLE: libcurl can't be loaded; the message says what to install.
+ */
+struct http_client *http_client_new(const struct http_address *address, struct error *err);
+/* No request runs any more. Returns NULL. */
+struct http_client *http_client_free(struct http_client *c);
+
+struct http_header {
+    const char *name, *value;
+};
+
+/* Takes a piece of a body as it comes; -1 with the error ends the request with it. */
+typedef int http_sink_fn(void *ctx, const void *bytes, size_t n, struct error *err);
+/* Gives the next piece of a request's body: how much was put into buf, 0 at its end, -1 with the error. */
+typedef ssize_t http_source_fn(void *ctx, void *buf, size_t size, struct error *err);
+
+/* Strings are borrowed for the call. */
+struct http_request {
+    const char *method; /* "GET" */
+    const char *path;   /* with its query, encoded: "/v1.41/containers/json?all=1" */
+    const struct http_header *headers;
+    size_t header_count;
+    const void *body; /* NULL: none, unless `source` is set (then it is sent chunked) */
+    size_t body_len;
+    http_source_fn *source;
+    const char *content_type; /* of the body */
+    http_sink_fn *sink;       /* takes the body of a 2xx answer instead of response.body; NULL: none */
+    void *ctx;                /* of source and sink */
+    size_t max_body;          /* of what is kept in response.body; 0: LIMIT_HTTP_BODY_BYTES */
+    struct wait wait;
+};
+
+struct http_response {
+    int status;      /* 100-599 */
+    struct buf body; /* of a 2xx without a sink, and of every other answer */
+    char content_type[96];
+    struct buf headers; /* "name: value\n" each, names in lower case */
+};
+void http_response_done(struct http_response *r);
+/* The value of a header, name in lower case; NULL: there is none. malloced. */
+char *http_response_header(const struct http_response *r, const char *name);
+
+/* Sends it and reads the whole answer. 0: there is one, of whatever status; -1: ERR_UNAVAILABLE (can't
+ * connect, cut short, malformed; says to whom), ERR_TIMEOUT and the token's codes, ERR_LIMIT (body or headers
+ * too long), the sink's error. A connection that was kept and turned out to be dead is replaced once if the
+ * request can safely be repeated. */
+int http_do(struct http_client *c, const struct http_request *request, struct http_response *ret,
+            struct error *err);
+
+/* A connection that has left HTTP behind, by "101 Switching Protocols" or, as some engines do, by a 200 with
+ * a stream of no declared length. One thread at a time may read and another one write. */
+struct http_stream;
+/* The request is sent with "Connection: Upgrade" and "Upgrade: PROTOCOL". 0: *ret is the stream, or NULL if
+ * the peer refused, which response tells (ret_response is set either way). */
+int http_upgrade(struct http_client *c, const struct http_request *request, const char *protocol,
+                 struct http_stream **ret, struct http_response *ret_response, struct error *err);
+/* To poll; bytes may be ready without it (TLS), so read until EAGAIN first. */
+int http_stream_fd(const struct http_stream *s);
+/* As read(2) and send(2) on a non-blocking socket: bytes, 0 at the end, or -1 with errno. Never SIGPIPE. */
+ssize_t http_stream_read(struct http_stream *s, void *buf, size_t size);
+ssize_t http_stream_write(struct http_stream *s, const void *bytes, size_t n);
+/* No more will be written: the peer sees the end of its input. Not every transport can; -1 then. */
+int http_stream_end(struct http_stream *s);
+struct http_stream *http_stream_free(struct http_stream *s);
+
+/* bytes as part of a path or query, percent-encoded; everything but unreserved characters. malloced. */
+char *http_encode(const char *text);
