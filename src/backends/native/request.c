@@ -8,13 +8,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "backends/command.h"
 #include "backends/native/channel.h"
 #include "backends/native/environment.h"
 #include "base/fd.h"
 
 #define CWD_DEFAULT "/"
-#define SCRIPT_PATH "/proc/self/fd/3"
-_Static_assert(GUEST_SCRIPT_FD == 3, "named by SCRIPT_PATH");
 
 /* What goes with the packet, in the order of wire.h. All are ours to close but the scope's. */
 struct descriptors {
@@ -75,49 +74,11 @@ static int add_memfd(struct descriptors *d, const char *name, const void *bytes,
     return 0;
 }
 
-static int add_text(struct buf *body, const void *text, size_t n, struct error *err)
-{
-    if (memchr(text, '\0', n))
-        return error_set(err, ERR_INVALID, "a command, argument or folder can't contain NUL bytes");
-    if (buf_append(body, text, n) < 0 || buf_append_byte(body, '\0') < 0)
-        return error_set(err, ERR_LIMIT, "the command is larger than %u bytes", GUEST_BODY_MAX);
-    return 0;
-}
-
-static bool needs_script(const struct exec_request *r)
-{
-    return r->command && r->command_len >= LIMIT_COMMAND_INLINE_BYTES;
-}
-
-static int add_arguments(struct buf *body, const struct exec_request *r, const char *shell,
-                         uint32_t *ret_count, struct error *err)
-{
-    if (needs_script(r)) {
-        *ret_count = 2;
-        return add_text(body, shell, strlen(shell), err) < 0
-                   ? -1
-                   : add_text(body, SCRIPT_PATH, strlen(SCRIPT_PATH), err);
-    }
-    if (r->command) {
-        *ret_count = 3;
-        return add_text(body, shell, strlen(shell), err) < 0 || add_text(body, "-c", 2, err) < 0 ||
-                       add_text(body, r->command, r->command_len, err) < 0
-                   ? -1
-                   : 0;
-    }
-    uint32_t count = 0;
-    for (char *const *a = r->argv; *a; a++, count++)
-        if (add_text(body, *a, strlen(*a), err) < 0)
-            return -1;
-    *ret_count = count;
-    return 0;
-}
-
 static int build_body(struct buf *body, const struct native_instance *i, const struct exec_request *r,
                       const char *shell, struct guest_exec *head, struct error *err)
 {
     const char *cwd = r->cwd ? r->cwd : CWD_DEFAULT;
-    if (add_text(body, cwd, strlen(cwd), err) < 0 || add_arguments(body, r, shell, &head->argc, err) < 0 ||
+    if (command_append(body, cwd, r, shell, &head->argc, err) < 0 ||
         environment_append(body, i->id, r->env, &head->envc, err) < 0)
         return -1;
     head->body_bytes = (uint32_t)body->len;
@@ -132,7 +93,7 @@ static int add_body_and_script(struct descriptors *d, const struct exec_request 
         if (add_memfd(d, "request", body->data, body->len, err) < 0)
             return -1;
     }
-    if (needs_script(r)) {
+    if (command_needs_script(r)) {
         head->flags |= GUEST_EXEC_SCRIPT;
         return add_memfd(d, "script", r->command, r->command_len, err);
     }

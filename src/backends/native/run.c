@@ -179,7 +179,8 @@ static int lost(struct run *r, uint64_t oom_before, struct error *err)
     struct pollfd p = {.fd = r->i->pidfd, .events = POLLIN};
     if (poll(&p, 1, GONE_TIMEOUT_MS) <= 0)
         return error_set(err, ERR_INTERNAL, "the computer %s gave no account of the command", r->i->id);
-    return verdict_gone(r->i, cgroup_oom_kills(r->i->oom) > oom_before, err);
+    bool out_of_memory = cgroup_oom_kills(r->i->oom) > oom_before;
+    return verdict_gone(out_of_memory ? r->i->native->limits.memory_bytes : 0, err);
 }
 
 /* True if what failed is to be tried in another way, from now on. */
@@ -242,6 +243,18 @@ static int stopped(const struct error *why, struct exec_result *ret, struct erro
     return 0;
 }
 
+static int judge(struct run *r, struct exec_result *ret, struct error *err)
+{
+    char shells[128] = "";
+    struct verdict_about about = {
+        .shell = instance_shell(r->i), .other_shells = shells, .pids = r->i->native->limits.pids};
+    if (r->record.stage == GUEST_STAGE_EXEC && r->request->command) { /* it may be about the shell */
+        about.shell_was_there = verdict_base_has(r->i->native, about.shell);
+        verdict_list_shells(r->i->native, shells, sizeof(shells));
+    }
+    return verdict(&about, r->request, &r->record, ret, err);
+}
+
 static int run_to_its_end(struct run *r, uint64_t oom_before, struct exec_result *ret, struct error *err)
 {
     struct error unsent = ERROR_INIT, why = ERROR_INIT;
@@ -265,7 +278,7 @@ static int run_to_its_end(struct run *r, uint64_t oom_before, struct exec_result
     if (pumped == PUMP_LOST)
         return lost(r, oom_before, err);
     drain(r);
-    if (verdict(r->i, r->request, &r->record, ret, err) < 0)
+    if (judge(r, ret, err) < 0)
         return -1;
     list_background(r, ret);
     return 0;
