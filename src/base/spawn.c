@@ -6,11 +6,17 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/fd.h"
+#include "base/mem.h"
+
+#define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
 /* A number outside the child's layout for `fd` (-1: /dev/null), so that no dup2(2) there overwrites what a
  * later one needs, and so that each is a real copy, which clears close-on-exec. */
@@ -88,4 +94,21 @@ int spawn(const struct spawn_request *request, pid_t *ret_pid, int *ret_pidfd, s
         *ret_pidfd = pidfd;
     *ret_pid = pid;
     return 0;
+}
+
+char *spawn_find(const char *name)
+{
+    const char *folders = getenv("PATH");
+    if (!folders || !*folders)
+        folders = DEFAULT_PATH;
+    for (const char *end; *folders; folders = *end ? end + 1 : end) {
+        end = strchrnul(folders, ':');
+        if (*folders != '/') /* what the current folder holds isn't the user's choice */
+            continue;
+        _cleanup_(cleanup_free) char *path = xasprintf("%.*s/%s", (int)(end - folders), folders, name);
+        struct stat st;
+        if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0)
+            return TAKE_PTR(path);
+    }
+    return NULL;
 }

@@ -17,3 +17,6 @@ struct spawn_request {
 /* The child has a session of its own, default signal actions and an empty mask. ret_pidfd (may be NULL) is
  * close-on-exec. */
 int spawn(const struct spawn_request *request, pid_t *ret_pid, int *ret_pidfd, struct error *err);
+/* The first program of that name (without a slash) in PATH's absolute folders, malloced; NULL: there is none.
+ */
+char *spawn_find(const char *name);

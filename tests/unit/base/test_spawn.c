@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/mem.h"
 #include "tests/unit/base/check.h"
 
 /* A file in memory with a text, at the descriptor number `at`, inheritable. */
@@ -182,6 +184,34 @@ static void failures_are_told_and_leak_nothing(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
+static void programs_are_found_in_path(void **state)
+{
+    char folder[] = "/var/tmp/test-spawn-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    _cleanup_(cleanup_free) char *dir = xasprintf("%s/prog", folder);
+    _cleanup_(cleanup_free) char *text = xasprintf("%s/text", folder);
+    _cleanup_(cleanup_free) char *old = xstrdup(getenv("PATH"));
+    _cleanup_(cleanup_free) char *path = xasprintf(":.:/nonexistent:%s:/bin", folder);
+    assert_int_equal(mkdir(dir, 0755), 0);
+    assert_int_equal(file_replace(AT_FDCWD, text, "x", 1, false, NULL), 0);
+    setenv("PATH", path, 1);
+    _cleanup_(cleanup_free) char *sh = spawn_find("sh");
+    assert_string_equal(sh, "/bin/sh");
+    assert_null(spawn_find("prog")); /* a folder */
+    assert_null(spawn_find("text")); /* not executable */
+    assert_int_equal(chmod(text, 0755), 0);
+    _cleanup_(cleanup_free) char *found = spawn_find("text");
+    assert_string_equal(found, text);
+    assert_int_equal(chdir("/bin"), 0);
+    setenv("PATH", ":.", 1);
+    assert_null(spawn_find("sh")); /* only by the current folder */
+    unsetenv("PATH");
+    _cleanup_(cleanup_free) char *fallback = spawn_find("sh");
+    assert_non_null(fallback);
+    setenv("PATH", old, 1);
+    assert_int_equal(tree_remove(AT_FDCWD, folder, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +223,7 @@ int main(void)
         cmocka_unit_test(environment_is_what_was_given),
         cmocka_unit_test(pidfd_tells_the_end),
         cmocka_unit_test(failures_are_told_and_leak_nothing),
+        cmocka_unit_test(programs_are_found_in_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
