@@ -2,16 +2,19 @@
  * github.com/distribution/reference. */
 #pragma once
 
+#include <stddef.h>
+
 #include "base/error.h"
 
 #define REFERENCE_MAX 512
 
 struct reference {
-    char registry[256]; /* "docker.io" where none is named */
-    char path[256];     /* "library/debian" */
-    char tag[129];      /* "latest" where neither tag nor digest is given; "" with a digest alone */
-    char digest[160];   /* "sha256:..."; "" without */
+    char registry[256];       /* "docker.io" where none is named */
+    char path[256];           /* "library/debian" */
+    char tag[129];            /* "latest" where neither tag nor digest is given; "" with a digest alone */
+    char digest[160];         /* "sha256:..."; "" without */
     char text[REFERENCE_MAX]; /* as it was given, which is how engines are asked for it */
+    size_t name_len;          /* of text without tag and digest */
 };
 
 /* ERR_INVALID says what is wrong with it. */
