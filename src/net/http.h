@@ -14,7 +14,7 @@
 
 /* Where a peer is. Exactly one of unix_path, dial, and neither (then `url` says host and port). */
 struct http_address {
-    const char *url;       /* "http://docker" or "https://host:2376": scheme and Host header of each request */
+    const char *url; /* "http://docker" or "https://host:2376": scheme and Host header of each request */
     const char *unix_path; /* connect to this socket instead */
     /* Makes a connected stream socket by other means, such as a child's standard input and output; closed by
      * the client. -1 with the error. */
