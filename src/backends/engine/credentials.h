@@ -4,10 +4,15 @@
  * log, no error, and no argument list. */
 #pragma once
 
+#include "backends/engine/address.h"
+#include "backends/engine/reference.h"
+#include "base/buf.h"
 #include "base/cancel.h"
 #include "base/error.h"
-#include "base/buf.h"
 
-/* The value of X-Registry-Auth for the registry ("docker.io", "localhost:5000"), base64url of JSON; empty
- * when nobody has any. -1 if a helper or a file can't be read (says which). */
-int credentials_find(const char *registry, const struct wait *wait, struct buf *ret, struct error *err);
+/* The value of X-Registry-Auth for an image of that name, base64url of JSON; empty when nobody has any. The
+ * files of the engine's own kind are asked first. -1 if a helper or a file can't be read (says which). The
+ * caller ends `ret` with credentials_done(). */
+int credentials_find(enum engine_kind kind, const struct reference *r, const struct wait *wait,
+                     struct buf *ret, struct error *err);
+void credentials_done(struct buf *b); /* overwrites it, and frees it */
