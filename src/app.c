@@ -272,7 +272,7 @@ static int app_serve(struct app *app)
         return 0;
     }
     /* All calls have ended or were told of by end_done(); what still runs then is only the removal of what
-     * other servers have left, and the next start goes on with it. */
+     * other servers have left, or a folder that is made ahead: the next start sees to both. */
     log_close();
     _exit(app->left_behind);
 }

@@ -99,6 +99,9 @@ struct backend_ops {
     unsigned (*capabilities)(const struct backend *b);
     void (*describe)(const struct backend *b, struct backend_description *ret);
 
+    /* Puts into a folder that is to become a computer's what create would make there, as far as it isn't the
+     * computer's own; ahead of time. NULL: there is nothing. On failure, what is left is removed with it. */
+    int (*prepare)(struct backend *b, const char *folder, struct error *err);
     /* Makes a computer that is ready for commands, after a probe that worked. On failure nothing of it is
      * left: ERR_UNAVAILABLE, ERR_LIMIT, ERR_TIMEOUT and the token's codes. */
     int (*create)(struct backend *b, const struct computer_spec *spec, const struct wait *wait,

@@ -32,6 +32,10 @@ struct computers *computers_free(struct computers *c);
  * the next run. */
 int computers_reap(struct computers *c);
 
+/* Makes ahead what the next computer needs, if the last one has used it up: to be called when nobody waits,
+ * after a reply. Returns at once if there is nothing to do. The end of the last session removes it. */
+void computers_prepare(struct computers *c);
+
 struct computer_session *computer_session_new(struct computers *c, const char *principal);
 /* Any thread: kills what is the session's alone, at once and without waiting; computers in use end under
  * their calls. */

@@ -63,6 +63,60 @@ static void describe_new(struct computer *c, const struct owner *self)
     memcpy(r->last_used, r->created_at, sizeof(r->last_used));
 }
 
+void computers_prepare(struct computers *c)
+{
+    struct backend *b = c->backend;
+    char principal[SLUG_SIZE];
+    pthread_mutex_lock(&c->lock);
+    bool wanted = c->ahead_for[0] && !c->ahead.path && !c->ahead_busy && c->sessions_open > 0;
+    c->ahead_busy |= wanted;
+    memcpy(principal, c->ahead_for, sizeof(principal));
+    pthread_mutex_unlock(&c->lock);
+    if (!wanted)
+        return;
+    struct folder folder = FOLDER_NONE;
+    if (store_prepare(c->dir, principal, &folder, NULL) == 0 && b->ops->prepare &&
+        b->ops->prepare(b, folder.path, NULL) < 0)
+        store_remove(&folder, NULL);
+    pthread_mutex_lock(&c->lock);
+    c->ahead_busy = false;
+    if (folder.path && c->sessions_open > 0 && strcmp(principal, c->ahead_for) == 0) {
+        c->ahead = folder;
+        folder = (struct folder)FOLDER_NONE;
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (folder.path)
+        store_remove(&folder, NULL);
+}
+
+void computers_drop_ahead(struct computers *c)
+{
+    struct folder unused = FOLDER_NONE;
+    pthread_mutex_lock(&c->lock);
+    if (c->sessions_open == 0) {
+        unused = c->ahead;
+        c->ahead = (struct folder)FOLDER_NONE;
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (unused.path)
+        store_remove(&unused, NULL);
+}
+
+/* What was made ahead, if it is for this principal; and notes whom the next one is for. */
+static struct folder take_ahead(struct computers *c, const char *principal)
+{
+    struct folder taken = FOLDER_NONE, other = FOLDER_NONE;
+    pthread_mutex_lock(&c->lock);
+    struct folder *to = strcmp(principal, c->ahead_for) == 0 ? &taken : &other;
+    *to = c->ahead;
+    c->ahead = (struct folder)FOLDER_NONE;
+    snprintf(c->ahead_for, sizeof(c->ahead_for), "%s", principal);
+    pthread_mutex_unlock(&c->lock);
+    if (other.path)
+        store_remove(&other, NULL);
+    return taken;
+}
+
 /* The record is written before the backend makes anything, so that a reaper would find it all; and again
  * after, if somebody may want to attach one day. 1: another server took the id meanwhile. */
 static int make_new(struct computer *c, const struct owner *self, const struct wait *wait, struct error *err)
@@ -72,7 +126,8 @@ static int make_new(struct computer *c, const struct owner *self, const struct w
     describe_new(c, self);
     const struct computer_spec plan_spec = spec_of(c);
     c->record.data = b->ops->plan(b, &plan_spec);
-    if (store_create(c->computers->dir, &c->record, &c->folder, &why) < 0)
+    struct folder ahead = take_ahead(c->computers, c->principal);
+    if (store_create(c->computers->dir, &c->record, &ahead, &c->folder, &why) < 0)
         return why.code == ERR_EXISTS ? 1 : error_set(err, why.code, "%s", why.msg);
     const struct computer_spec spec = spec_of(c);
     if (b->ops->create(b, &spec, wait, &c->instance, err) < 0) {

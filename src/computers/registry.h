@@ -73,9 +73,16 @@ struct computers {
     pthread_mutex_t lock;
     struct map *by_name; /* "principal/id" -> struct computer, until it is ENDED */
     int sessions;
+    int sessions_open; /* of them: not closing */
     bool self_known;
     struct owner self;
     struct cancel *reaping; /* while our reaper runs: fired when it is over; its own */
+
+    /* A folder made ahead for the next computer of the principal that had the last one made; only while a
+     * session is open. */
+    char ahead_for[SLUG_SIZE]; /* "": none was made yet */
+    bool ahead_busy;           /* somebody makes it */
+    struct folder ahead;
 };
 
 struct computer_session {
@@ -117,6 +124,8 @@ struct making {
 int computer_make(struct computer *c, const struct making *how, const struct wait *wait, bool *ret_created,
                   struct error *err);
 int lifetime_check(const char *id, bool is_temporary, enum lifetime wanted, struct error *err);
+/* Removes what was made ahead, unless a session is open that may need it. */
+void computers_drop_ahead(struct computers *c);
 /* Who we are, once. */
 int computers_self(struct computers *c, struct owner *ret, struct error *err);
 

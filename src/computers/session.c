@@ -22,6 +22,7 @@ struct computer_session *computer_session_new(struct computers *c, const char *p
     s->by_id = map_new(LIMIT_COMPUTERS);
     pthread_mutex_lock(&c->lock);
     c->sessions++;
+    c->sessions_open++;
     pthread_mutex_unlock(&c->lock);
     return s;
 }
@@ -82,6 +83,7 @@ void computer_session_kill(struct computer_session *s)
     pthread_mutex_t *lock = &s->computers->lock;
     size_t count;
     pthread_mutex_lock(lock);
+    s->computers->sessions_open -= !s->closing;
     s->closing = true;
     struct computer **ended = end_computers_locked(s, &count);
     pthread_mutex_unlock(lock);
@@ -181,6 +183,7 @@ int computer_session_end(struct computer_session *s, int64_t deadline, struct er
     empty_locked(s, ending, &clean, &count);
     pthread_mutex_unlock(lock);
     clean_all(ending, clean);
+    computers_drop_ahead(s->computers);
     pthread_mutex_lock(lock);
     for (size_t i = 0; i < count; i++) {
         await_end_locked(ending[i], deadline, &left);

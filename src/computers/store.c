@@ -107,9 +107,15 @@ static int make_unborn(const char *parent, struct folder *ret, struct error *err
         if (make_folder(path, err) < 0)
             return -1;
         int r = lock_folder(path, &lock, err);
+        if (r == 0 && fchmod(lock, FOLDER_MODE) < 0) { /* whatever the umask; it is our own */
+            error_errno(err, ERR_INTERNAL, errno, "cannot set the mode of '%s'", path);
+            rmdir(path);
+            fd_close(lock);
+            return -1;
+        }
         if (r == 0) {
             *ret = (struct folder){.path = TAKE_PTR(path), .lock = lock};
-            return fchmod(lock, FOLDER_MODE); /* whatever the umask; it is our own */
+            return 0;
         }
         /* The reaper was faster with the lock, and removes it: another name. Anything else is an error. */
         if (r < 0 && err->code != ERR_BUSY && err->code != ERR_NOT_FOUND)
@@ -125,27 +131,49 @@ static int sync_folder(const char *path, struct error *err)
     return 0;
 }
 
-int store_create(const char *dir, const struct record *record, struct folder *ret, struct error *err)
+int store_prepare(const char *dir, const char *principal, struct folder *ret, struct error *err)
 {
     struct error local = ERROR_INIT;
-    struct folder folder = FOLDER_NONE;
-    _cleanup_(cleanup_free) char *parent = path_join(dir, record->principal);
-    _cleanup_(cleanup_free) char *path = path_join(parent, record->id);
+    _cleanup_(cleanup_free) char *parent = path_join(dir, principal);
     err = err ? err : &local;
-    if (make_unborn(parent, &folder, err) < 0 &&
+    if (make_unborn(parent, ret, err) < 0 &&
         (err->code != ERR_NOT_FOUND || make_parents(dir, parent, err) < 0 ||
-         make_unborn(parent, &folder, err) < 0)) /* none of it is about an id */
+         make_unborn(parent, ret, err) < 0)) /* none of it is about an id */
         return error_recast(err, ERR_UNAVAILABLE, "the state directory can't be used");
-    int r = store_write(&folder, record, err);
-    if (r == 0 && renameat2(AT_FDCWD, folder.path, AT_FDCWD, path, RENAME_NOREPLACE) < 0)
+    return 0;
+}
+
+/* Gives a folder that nobody knows its record and its name. On failure it is removed. */
+static int name_folder(struct folder *f, const struct record *record, const char *path, struct error *err)
+{
+    int r = store_write(f, record, err);
+    if (r == 0 && renameat2(AT_FDCWD, f->path, AT_FDCWD, path, RENAME_NOREPLACE) < 0)
         r = errno == EEXIST ? error_set(err, ERR_EXISTS, "there is a '%s' already", path)
                             : error_errno(err, ERR_INTERNAL, errno, "cannot make '%s'", path);
     if (r < 0) {
-        store_remove(&folder, NULL);
+        store_remove(f, NULL);
         return -1;
     }
-    free(folder.path);
-    folder.path = TAKE_PTR(path);
+    free(f->path);
+    f->path = xstrdup(path);
+    return 0;
+}
+
+int store_create(const char *dir, const struct record *record, struct folder *ahead, struct folder *ret,
+                 struct error *err)
+{
+    struct error why = ERROR_INIT;
+    _cleanup_(cleanup_free) char *parent = path_join(dir, record->principal);
+    _cleanup_(cleanup_free) char *path = path_join(parent, record->id);
+    struct folder folder = *ahead;
+    *ahead = (struct folder)FOLDER_NONE;
+    bool named = folder.path && name_folder(&folder, record, path, &why) == 0;
+    if (why.code == ERR_EXISTS)
+        return error_set(err, why.code, "%s", why.msg);
+    /* Without one; or somebody has removed it behind our back. */
+    if (!named && (store_prepare(dir, record->principal, &folder, err) < 0 ||
+                   name_folder(&folder, record, path, err) < 0))
+        return -1;
     if (!record->temporary && sync_folder(parent, err) < 0) {
         store_remove(&folder, NULL);
         return -1;

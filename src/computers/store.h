@@ -47,8 +47,12 @@ struct folder {
 /* Gives the lock back; the folder stays. */
 void folder_close(struct folder *f);
 
-/* `dir` is STATE/computers. Makes the folder with its record, locked; ERR_EXISTS if the id has one. */
-int store_create(const char *dir, const struct record *record, struct folder *ret, struct error *err);
+/* `dir` is STATE/computers. A folder for a computer to come, of which nobody knows yet: locked, no record. */
+int store_prepare(const char *dir, const char *principal, struct folder *ret, struct error *err);
+/* Makes the folder with its record, locked; ERR_EXISTS if the id has one. ahead: of store_prepare() for this
+ * principal, or an empty one; it is used up. */
+int store_create(const char *dir, const struct record *record, struct folder *ahead, struct folder *ret,
+                 struct error *err);
 /* ERR_NOT_FOUND, or ERR_BUSY while somebody holds its lock. name: an id, or a folder that is being born or
  * dying. */
 int store_open(const char *dir, const char *principal, const char *name, struct folder *ret,

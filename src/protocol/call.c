@@ -71,8 +71,10 @@ static void post_back(struct call *c, bool written)
 static void run(struct pool_job *job)
 {
     struct call *c = CONTAINER_OF(job, struct call, job);
-    int r = toolset_call(c->session->protocol->options.toolset, &c->tool, &c->reply, &c->failure);
-    post_back(c, r == 0);
+    const struct protocol_options *o = &c->session->protocol->options;
+    int r = toolset_call(o->toolset, &c->tool, &c->reply, &c->failure);
+    post_back(c, r == 0); /* the call is the loop's again */
+    computers_prepare(o->computers);
 }
 
 /* As the tools' own errors look. */

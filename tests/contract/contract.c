@@ -91,10 +91,9 @@ int shell_status(struct contract_computer *c, const char *fmt, ...)
     return status;
 }
 
-void computer_make(struct contract *t, struct contract_computer *ret, bool temporary)
+void computer_begin(struct contract *t, struct contract_computer *ret, bool temporary)
 {
     struct contract_computer c = {.t = t};
-    struct error err = ERROR_INIT;
     random_hex(c.key, 8);
     snprintf(c.id, sizeof(c.id), "contract-%.4s", c.key);
     c.folder = xasprintf("%s/computers/local/%s", t->state_dir, c.id);
@@ -102,9 +101,21 @@ void computer_make(struct contract *t, struct contract_computer *ret, bool tempo
     *ret = c;
     ret->spec = (struct computer_spec){
         .id = ret->id, .principal = "local", .key = ret->key, .folder = ret->folder, .temporary = temporary};
+}
+
+void computer_create(struct contract_computer *c)
+{
+    struct backend *b = c->t->backend;
+    struct error err = ERROR_INIT;
     const struct wait wait = {.deadline = clock_deadline_after(COMMAND_SECONDS)};
-    if (t->backend->ops->create(t->backend, &ret->spec, &wait, &ret->instance, &err) < 0)
+    if (b->ops->create(b, &c->spec, &wait, &c->instance, &err) < 0)
         fail_msg("create: %s", err.msg);
+}
+
+void computer_make(struct contract *t, struct contract_computer *ret, bool temporary)
+{
+    computer_begin(t, ret, temporary);
+    computer_create(ret);
 }
 
 void computer_forget(struct contract_computer *c)

@@ -44,6 +44,18 @@ static void computers_are_separate(struct contract *t)
     computer_remove(&b);
 }
 
+static void a_prepared_folder_changes_nothing(struct contract *t)
+{
+    struct contract_computer c;
+    struct error err = ERROR_INIT;
+    computer_begin(t, &c, true);
+    if (t->backend->ops->prepare && t->backend->ops->prepare(t->backend, c.folder, &err) < 0)
+        fail_msg("prepare: %s", err.msg);
+    computer_create(&c);
+    free(must_shell(&c, "echo a > file && test -O file"));
+    computer_remove(&c); /* nothing of it is left either */
+}
+
 static void create_that_comes_too_late(struct contract *t)
 {
     struct contract_computer c = {.t = t, .id = "contract-late", .key = "0123456789abcdef"};
@@ -272,6 +284,7 @@ const struct contract_case LIFE_CASES[] = {
     {"the description is complete", description_is_complete, 0},
     {"probing again changes nothing", probing_again_changes_nothing, 0},
     {"computers are separate", computers_are_separate, 0},
+    {"a prepared folder changes nothing", a_prepared_folder_changes_nothing, 0},
     {"a create that comes too late leaves nothing", create_that_comes_too_late, 0},
     {"a killed computer is gone", killed_computers_are_gone, 0},
     {"permanent computers come back", permanent_computers_come_back, BACKEND_PERSISTENT},

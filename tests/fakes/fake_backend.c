@@ -477,6 +477,18 @@ static void instance_free(struct fake_instance *i, int *counter)
     free(i);
 }
 
+static int fake_prepare(struct backend *b, const char *folder, struct error *err)
+{
+    struct fake *f = fake_of(b);
+    if (f->hooks.prepare && f->hooks.prepare(f->hooks.ctx, folder, err) < 0)
+        return -1;
+    _cleanup_(cleanup_free) char *home = path_join(folder, "home");
+    if (dir_make(home, 0700, err) < 0)
+        return -1;
+    count(f, &f->counts.prepared, 0);
+    return 0;
+}
+
 static int fake_create(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
                        struct instance **ret, struct error *err)
 {
@@ -593,6 +605,7 @@ static const struct backend_ops FAKE_OPS = {
     .warm = fake_warm,
     .capabilities = fake_capabilities,
     .describe = fake_describe,
+    .prepare = fake_prepare,
     .create = fake_create,
     .attach = fake_attach,
     .plan = fake_plan,

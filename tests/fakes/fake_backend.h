@@ -8,7 +8,9 @@
 /* What happens instead of, or before, the fake's own work. Each may be NULL. Called on the thread of the
  * backend call. */
 struct fake_hooks {
-    /* Before a computer is made, brought back, removed or reaped: -1 with an error lets the step fail. */
+    /* Before a folder is prepared, or a computer made, brought back, removed or reaped: -1 with an error lets
+     * the step fail. */
+    int (*prepare)(void *ctx, const char *folder, struct error *err);
     int (*create)(void *ctx, const struct computer_spec *spec, const struct wait *wait, struct error *err);
     int (*attach)(void *ctx, const struct computer_spec *spec, const struct wait *wait, struct error *err);
     int (*remove)(void *ctx, const char *id, struct error *err);
@@ -20,8 +22,9 @@ struct fake_hooks {
 };
 
 struct fake_counts {
-    int created, attached, killed, detached, removed, reaped, settled; /* calls that succeeded */
-    int live;                                                          /* instances */
+    /* calls that succeeded */
+    int prepared, created, attached, killed, detached, removed, reaped, settled;
+    int live; /* instances */
 };
 
 /* `capabilities`: of enum backend_capability. */

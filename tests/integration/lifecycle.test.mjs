@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
-import { allGone, computersIn, defer, eventually, family, needsRoot, temporaryFolder } from './support/machine.mjs';
+import { allGone, computersIn, defer, eventually, family, namedComputersIn, needsRoot, temporaryFolder } from './support/machine.mjs';
 import { BINARY, startServer } from './support/server.mjs';
 
 const endings = {
@@ -60,7 +60,7 @@ test('B32: SIGTERM with ten temporary computers', needsRoot, async (t) => {
     const server = await startServer(t);
     const names = Array.from({ length: 10 }, (_, i) => `box-${i}`);
     await Promise.all(names.map((name) => server.run('sleep 300 & true', { computer_id: name })));
-    assert.deepEqual(computersIn(server.stateDir), names);
+    assert.deepEqual(namedComputersIn(server.stateDir), names);
     assert.deepEqual(await server.kill('SIGTERM'), { code: 0, signal: null });
     assert.deepEqual(computersIn(server.stateDir), []);
 });
@@ -102,7 +102,7 @@ test('B22: one id, wanted twice at once', needsRoot, async (t) => {
     const results = await Promise.all(Array.from({ length: 8 }, (_, i) => server.run(`echo ${i} >>/root/all`, { computer_id: 'shared' })));
     assert.equal(results.filter((r) => r.created).length, 1);
     assert.equal((await server.run('wc -l </root/all', { computer_id: 'shared' })).stdout.trim(), '8');
-    assert.deepEqual(computersIn(server.stateDir), ['shared']);
+    assert.deepEqual(namedComputersIn(server.stateDir), ['shared']);
 });
 
 test('B22: one id, wanted by two servers at once', needsRoot, async (t) => {
@@ -114,7 +114,7 @@ test('B22: one id, wanted by two servers at once', needsRoot, async (t) => {
     for (const { isError, value } of results) {
         assert.ok(!isError || value.code === 'busy', `the other attaches or is told so: ${JSON.stringify(value)}`);
     }
-    assert.deepEqual(computersIn(stateDir), ['shared']);
+    assert.deepEqual(namedComputersIn(stateDir), ['shared']);
 });
 
 test('two servers on one state directory leave each other alone', needsRoot, async (t) => {
@@ -125,7 +125,7 @@ test('two servers on one state directory leave each other alone', needsRoot, asy
     await two.run('echo two >/root/file', { computer_id: 'second' });
     await one.stop();
     assert.equal((await two.run('cat /root/file', { computer_id: 'second' })).stdout, 'two\n');
-    assert.deepEqual(computersIn(stateDir), ['second']);
+    assert.deepEqual(namedComputersIn(stateDir), ['second']);
 });
 
 test('a probing sibling that is killed at once disturbs nothing', async (t) => {

@@ -135,30 +135,14 @@ void cgroups_done(struct cgroups *c)
     *c = (struct cgroups){0};
 }
 
-/* Sets one file, then reads it back: what the kernel holds counts. slack: how much less is the same. */
-static int set_number(const char *group, const char *name, int64_t value, int64_t slack, struct error *err)
-{
-    char text[32];
-    snprintf(text, sizeof(text), "%lld", (long long)value);
-    if (write_file(group, name, text) < 0)
-        return error_errno(err, ERR_UNAVAILABLE, errno, "set %s/%s to %s", group, name, text);
-    _cleanup_(cleanup_free) char *path = path_join(group, name);
-    _cleanup_(buf_done) struct buf b = BUF_INIT(64);
-    int64_t held;
-    if (file_read(AT_FDCWD, path, &b, err) < 0)
-        return -1;
-    _cleanup_(cleanup_free) char *trimmed = str_trim(buf_str(&b));
-    if (!str_parse_i64(trimmed, &held) || held > value || value - held > slack)
-        return error_set(err, ERR_UNAVAILABLE, "%s was set to %s, but the kernel holds '%s'", path, text,
-                         trimmed);
-    return 0;
-}
-
-static bool file_exists(const char *group, const char *name)
-{
-    _cleanup_(cleanup_free) char *path = path_join(group, name);
-    return access(path, F_OK) == 0;
-}
+/* One file of a group, and what it is to hold. */
+struct setting {
+    const char *file;
+    char text[48];
+    int64_t slack; /* how much less the kernel may make of it */
+    bool optional; /* not there on every machine */
+};
+#define SETTINGS_MAX 2
 
 static int64_t cpu_quota(double cpus)
 {
@@ -166,61 +150,81 @@ static int64_t cpu_quota(double cpus)
     return quota < CPU_QUOTA_MIN_US ? CPU_QUOTA_MIN_US : (int64_t)quota;
 }
 
-static int limit_v1(const char *group, enum cgroup_limit limit, const struct cgroup_values *v,
-                    struct error *err)
+static void number_setting(struct setting *ret, const char *file, int64_t value, int64_t slack)
+{
+    *ret = (struct setting){.file = file, .slack = slack};
+    snprintf(ret->text, sizeof(ret->text), "%lld", (long long)value);
+}
+
+/* How many there are. */
+static size_t list_settings(enum cgroup_limit limit, bool v1, const struct cgroup_values *v,
+                            struct setting ret[SETTINGS_MAX])
 {
     switch (limit) {
-    case CGROUP_MEMORY:
-        if (set_number(group, "memory.limit_in_bytes", v->memory_bytes, PAGE_SIZE_MAX, err) < 0)
-            return -1;
-        return file_exists(group, "memory.memsw.limit_in_bytes")
-                   ? set_number(group, "memory.memsw.limit_in_bytes", v->memory_bytes, PAGE_SIZE_MAX, err)
-                   : 0;
+    case CGROUP_MEMORY: /* without swap */
+        number_setting(&ret[0], v1 ? "memory.limit_in_bytes" : "memory.max", v->memory_bytes, PAGE_SIZE_MAX);
+        if (v1)
+            number_setting(&ret[1], "memory.memsw.limit_in_bytes", v->memory_bytes, PAGE_SIZE_MAX);
+        else
+            number_setting(&ret[1], "memory.swap.max", 0, 0);
+        ret[1].optional = true;
+        return 2;
     case CGROUP_PIDS:
-        return set_number(group, "pids.max", v->pids, 0, err);
+        number_setting(&ret[0], "pids.max", v->pids, 0);
+        return 1;
     case CGROUP_CPU:
-        return set_number(group, "cpu.cfs_period_us", CPU_PERIOD_US, 0, err) < 0
-                   ? -1
-                   : set_number(group, "cpu.cfs_quota_us", cpu_quota(v->cpus), 0, err);
+        if (v1) { /* a new group's period is what we count in */
+            number_setting(&ret[0], "cpu.cfs_quota_us", cpu_quota(v->cpus), 0);
+        } else {
+            ret[0] = (struct setting){.file = "cpu.max"};
+            snprintf(ret[0].text, sizeof(ret[0].text), "%lld %d", (long long)cpu_quota(v->cpus),
+                     CPU_PERIOD_US);
+        }
+        return 1;
     case CGROUP_LIMITS:
     default:
         return 0;
     }
 }
 
-static int limit_cpu_v2(const char *group, double cpus, struct error *err)
+static int write_settings(const char *group, const struct setting *settings, size_t n, struct error *err)
 {
-    char text[48];
-    snprintf(text, sizeof(text), "%lld %d", (long long)cpu_quota(cpus), CPU_PERIOD_US);
-    if (write_file(group, "cpu.max", text) < 0)
-        return error_errno(err, ERR_UNAVAILABLE, errno, "set %s/cpu.max to %s", group, text);
-    _cleanup_(cleanup_free) char *path = path_join(group, "cpu.max");
-    _cleanup_(buf_done) struct buf b = BUF_INIT(64);
-    if (file_read(AT_FDCWD, path, &b, err) < 0)
-        return -1;
-    _cleanup_(cleanup_free) char *held = str_trim(buf_str(&b));
-    if (strcmp(held, text) != 0)
-        return error_set(err, ERR_UNAVAILABLE, "%s was set to '%s', but the kernel holds '%s'", path, text,
-                         held);
+    for (size_t i = 0; i < n; i++) {
+        const struct setting *s = &settings[i];
+        if (write_file(group, s->file, s->text) < 0 && !(s->optional && errno == ENOENT))
+            return error_errno(err, ERR_UNAVAILABLE, errno, "set %s/%s to %s", group, s->file, s->text);
+    }
     return 0;
 }
 
-static int limit_v2(const char *group, enum cgroup_limit limit, const struct cgroup_values *v,
-                    struct error *err)
+/* Numbers may be rounded down; anything else is held as it was written. */
+static bool is_held(const struct setting *s, const char *held)
 {
-    switch (limit) {
-    case CGROUP_MEMORY:
-        if (set_number(group, "memory.max", v->memory_bytes, PAGE_SIZE_MAX, err) < 0)
-            return -1;
-        return file_exists(group, "memory.swap.max") ? set_number(group, "memory.swap.max", 0, 0, err) : 0;
-    case CGROUP_PIDS:
-        return set_number(group, "pids.max", v->pids, 0, err);
-    case CGROUP_CPU:
-        return limit_cpu_v2(group, v->cpus, err);
-    case CGROUP_LIMITS:
-    default:
-        return 0;
+    int64_t value, kept;
+    if (strcmp(held, s->text) == 0)
+        return true;
+    return str_parse_i64(s->text, &value) && str_parse_i64(held, &kept) && kept <= value &&
+           value - kept <= s->slack;
+}
+
+/* What the kernel holds counts, not what it took. */
+static int check_settings(const char *group, const struct setting *settings, size_t n, struct error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        _cleanup_(cleanup_free) char *path = path_join(group, settings[i].file);
+        _cleanup_(buf_done) struct buf b = BUF_INIT(64);
+        struct error why = ERROR_INIT;
+        if (file_read(AT_FDCWD, path, &b, &why) < 0) {
+            if (settings[i].optional && why.code == ERR_NOT_FOUND)
+                continue;
+            return error_set(err, ERR_UNAVAILABLE, "%s", why.msg);
+        }
+        _cleanup_(cleanup_free) char *held = str_trim(buf_str(&b));
+        if (!is_held(&settings[i], held))
+            return error_set(err, ERR_UNAVAILABLE, "%s was set to '%s', but the kernel holds '%s'", path,
+                             settings[i].text, held);
     }
+    return 0;
 }
 
 static int make_group(const char *path, struct error *err)
@@ -266,23 +270,31 @@ int cgroup_begin(const struct cgroups *c, const char *key, uint32_t id_base, str
     return 0;
 }
 
+/* Where a limit of the computer is set; NULL: nowhere. malloced. */
+static char *limit_group(const struct cgroups *c, enum cgroup_limit limit, const char *key)
+{
+    const struct cgroup_place *place = &c->places[limit];
+    return place->version == 0   ? NULL
+           : place->version == 1 ? group_path(place->v1, key)
+                                 : cgroup_unified(c, key);
+}
+
 static int create_limit(const struct cgroups *c, enum cgroup_limit limit, const char *key,
                         const struct cgroup_values *values, struct cgroup_birth *birth, struct error *err)
 {
-    const struct cgroup_place *place = &c->places[limit];
-    bool old = place->version == 1;
-    _cleanup_(cleanup_free) char *group = old ? group_path(place->v1, key) : cgroup_unified(c, key);
-    if (place->version == 0 || !group)
+    bool old = c->places[limit].version == 1;
+    struct setting settings[SETTINGS_MAX];
+    _cleanup_(cleanup_free) char *group = limit_group(c, limit, key);
+    if (!group)
         return 0;
+    size_t n = list_settings(limit, old, values, settings);
+    if ((old && make_group(group, err) < 0) || write_settings(group, settings, n, err) < 0)
+        return -1;
     if (old) {
-        if (make_group(group, err) < 0 || limit_v1(group, limit, values, err) < 0)
-            return -1;
         int tasks = open_in(group, "tasks", O_WRONLY, err);
         if (tasks < 0)
             return -1;
         birth->v1_tasks[birth->v1_count++] = tasks;
-    } else if (limit_v2(group, limit, values, err) < 0) {
-        return -1;
     }
     if (limit == CGROUP_MEMORY)
         birth->oom = open_in(group, old ? "memory.oom_control" : "memory.events", O_RDONLY, NULL);
@@ -295,6 +307,19 @@ int cgroup_limit(const struct cgroups *c, const char *key, const struct cgroup_v
     for (int i = 0; i < CGROUP_LIMITS; i++)
         if (create_limit(c, (enum cgroup_limit)i, key, values, birth, err) < 0)
             return -1;
+    return 0;
+}
+
+int cgroup_check(const struct cgroups *c, const char *key, const struct cgroup_values *values,
+                 struct error *err)
+{
+    struct setting settings[SETTINGS_MAX];
+    for (int i = 0; i < CGROUP_LIMITS; i++) {
+        _cleanup_(cleanup_free) char *group = limit_group(c, (enum cgroup_limit)i, key);
+        size_t n = list_settings((enum cgroup_limit)i, c->places[i].version == 1, values, settings);
+        if (group && check_settings(group, settings, n, err) < 0)
+            return -1;
+    }
     return 0;
 }
 

@@ -73,12 +73,15 @@ struct cgroup_birth {
     {                                                                                                        \
         .unified = -1, .oom = -1                                                                             \
     }
-/* Makes a computer's groups in two steps: the v2 group, then the others and all limits, which are read back.
- * What was made before a failure is left to cgroup_remove(). */
+/* Makes a computer's groups in two steps: the v2 group, then the others and all limits. What was made before
+ * a failure is left to cgroup_remove(). */
 int cgroup_begin(const struct cgroups *c, const char *key, uint32_t id_base, struct cgroup_birth *birth,
                  struct error *err);
 int cgroup_limit(const struct cgroups *c, const char *key, const struct cgroup_values *values,
                  struct cgroup_birth *birth, struct error *err);
+/* Reads the limits back, when there is time for it: before anything of the computer's own runs. */
+int cgroup_check(const struct cgroups *c, const char *key, const struct cgroup_values *values,
+                 struct error *err);
 void cgroup_birth_done(struct cgroup_birth *b); /* not oom */
 
 /* Path of the computer's v2 group; NULL if there is none. malloced. */

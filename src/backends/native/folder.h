@@ -8,6 +8,9 @@
 
 #include "base/error.h"
 
+/* Puts into FOLDER what folder_make() would otherwise have to make, as far as it can be made without a name
+ * and an owner. */
+int folder_prepare(const char *folder, struct error *err);
 /* Makes it, empty, for a computer whose root is id_base. plain_from: fill `root` with a copy of it. */
 int folder_make(const char *folder, uint32_t id_base, const char *plain_from, struct error *err);
 /* ERR_GONE unless it is there, complete. */

@@ -126,7 +126,7 @@ static int furnish(struct native_instance *i, bool is_new, struct cgroup_birth *
         return error_set(err, unsent.code, "make the computer: %s", unsent.msg);
     if (!i->reaper)
         scopes_warm(&i->scopes);
-    return 0;
+    return cgroup_check(&n->cgroups, i->key, &n->limits, err);
 }
 
 static int give_birth(struct native_instance *i, bool is_new, struct cgroup_birth *birth,

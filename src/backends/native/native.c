@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "backends/native/describe.h"
+#include "backends/native/folder.h"
 #include "backends/native/ids.h"
 #include "backends/native/private.h"
 #include "backends/native/verdict.h"
@@ -164,6 +165,11 @@ static int native_probe(struct backend *b, const struct wait *wait, struct error
     return z ? 0 : -1;
 }
 
+static int native_prepare(struct backend *b, const char *folder, struct error *err)
+{
+    return native_of(b)->plain ? 0 : folder_prepare(folder, err);
+}
+
 static void native_warm(struct backend *b)
 {
     struct wait wait = {.deadline = clock_now() + PREPARE_TIMEOUT_NS};
@@ -218,6 +224,7 @@ static const struct backend_ops ops = {
     .warm = native_warm,
     .capabilities = native_capabilities,
     .describe = native_describe,
+    .prepare = native_prepare,
     .create = instance_create,
     .attach = instance_attach,
     .plan = instance_plan,

@@ -85,3 +85,8 @@ export function computersIn(stateDir) {
         .filter((entry) => entry.isDirectory())
         .map((entry) => entry.name)).sort();
 }
+
+// Those with an id: a server that runs may have made a folder for the next one ahead.
+export function namedComputersIn(stateDir) {
+    return computersIn(stateDir).filter((name) => !name.startsWith('.new-'));
+}

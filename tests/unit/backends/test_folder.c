@@ -88,6 +88,59 @@ static void test_made_empty(void **state)
     assert_false(exists("native/upper/old"));
 }
 
+static ino_t inode_of(const char *name)
+{
+    struct stat st;
+    _cleanup_(cleanup_free) char *path = temporary_path(name);
+    assert_int_equal(lstat(path, &st), 0);
+    return st.st_ino;
+}
+
+static void test_prepared(void **state)
+{
+    struct error err = ERROR_INIT;
+    mode_t before = umask(077);
+    int failed = folder_prepare(temporary, &err);
+    ino_t ahead = inode_of("native-ahead");
+    if (failed == 0)
+        failed = folder_make(temporary, ID, NULL, &err);
+    umask(before);
+    assert_int_equal(failed, 0);
+    assert_int_equal(inode_of("native"), ahead);
+    assert_owned("native", S_IFDIR | 0700);
+    assert_owned("native/upper", S_IFDIR | 0755);
+    assert_owned("native/work", S_IFDIR | 0755);
+    assert_int_equal(folder_check(temporary, false, &err), 0);
+    assert_int_equal(folder_remove(temporary, &err), 0);
+    assert_int_equal(rmdir(temporary), 0); /* nothing is left in it */
+}
+
+/* Until it is made a computer's own it is nobody's but root's. */
+static void test_prepared_is_closed(void **state)
+{
+    struct stat st;
+    struct error err = ERROR_INIT;
+    _cleanup_(cleanup_free) char *path = temporary_path("native-ahead");
+    assert_int_equal(folder_prepare(temporary, &err), 0);
+    assert_int_equal(lstat(path, &st), 0);
+    assert_int_equal(st.st_mode, S_IFDIR | 0700);
+    assert_int_equal(st.st_uid, 0);
+    assert_int_equal(folder_check(temporary, false, &err), -1); /* and no computer yet */
+}
+
+/* Also when it was prepared before it turned out that overlayfs can't be used. */
+static void test_prepared_plain(void **state)
+{
+    struct error err = ERROR_INIT;
+    temporary_file("from/etc/hosts", "127.0.0.1 localhost\n");
+    _cleanup_(cleanup_free) char *from = temporary_path("from");
+    assert_int_equal(folder_prepare(temporary, &err), 0);
+    assert_int_equal(folder_make(temporary, ID, from, &err), 0);
+    assert_owned("native/root/etc/hosts", S_IFREG | 0644);
+    assert_false(exists("native/upper"));
+    assert_int_equal(folder_check(temporary, true, &err), 0);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, temporary_make, temporary_remove)
 
 int main(void)
@@ -97,10 +150,8 @@ int main(void)
         return SKIPPED;
     }
     const struct CMUnitTest tests[] = {
-        CASE(test_overlay),
-        CASE(test_plain_copy),
-        CASE(test_trash),
-        CASE(test_made_empty),
+        CASE(test_overlay),  CASE(test_plain_copy),         CASE(test_trash),          CASE(test_made_empty),
+        CASE(test_prepared), CASE(test_prepared_is_closed), CASE(test_prepared_plain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "computers/store.h"
 
 static char dir[64];
@@ -40,6 +41,13 @@ static struct record example(void)
                            .owner = {.machine = "m", .boot = "b", .pid = 12, .start = 34}};
 }
 
+/* Without a folder made ahead. */
+static int create(const struct record *record, struct folder *ret, struct error *err)
+{
+    struct folder none = FOLDER_NONE;
+    return store_create(dir, record, &none, ret, err);
+}
+
 static mode_t mode_of(const char *name)
 {
     struct stat st;
@@ -53,7 +61,7 @@ static void round_trip(void **state)
     struct record record = example(), read = {0};
     struct folder folder = FOLDER_NONE;
     umask(0077);
-    assert_int_equal(store_create(dir, &record, &folder, NULL), 0);
+    assert_int_equal(create(&record, &folder, NULL), 0);
     assert_int_equal(mode_of("local"), 0711); /* whatever the umask */
     assert_int_equal(mode_of("local/otter"), 0711);
     assert_int_equal(mode_of("local/otter/record.json"), 0600);
@@ -81,8 +89,8 @@ static void one_owner(void **state)
     struct record record = example();
     struct folder first = FOLDER_NONE, second = FOLDER_NONE;
     struct error err = ERROR_INIT;
-    assert_int_equal(store_create(dir, &record, &first, NULL), 0);
-    assert_int_equal(store_create(dir, &record, &second, &err), -1);
+    assert_int_equal(create(&record, &first, NULL), 0);
+    assert_int_equal(create(&record, &second, &err), -1);
     assert_int_equal(err.code, ERR_EXISTS);
     assert_int_equal(store_open(dir, "local", "otter", &second, &err), -1);
     assert_int_equal(err.code, ERR_BUSY);
@@ -98,19 +106,94 @@ static void count_name(void *ctx, const char *principal, const char *name)
     (*(int *)ctx)++;
 }
 
+static int count_names(void)
+{
+    int count = 0;
+    store_scan(dir, count_name, &count);
+    return count;
+}
+
 static void nothing_half_made_is_left(void **state)
 {
     struct record record = example();
     struct folder first = FOLDER_NONE, second = FOLDER_NONE;
-    assert_int_equal(store_create(dir, &record, &first, NULL), 0);
-    assert_int_equal(store_create(dir, &record, &second, NULL), -1);
-    int count = 0;
-    store_scan(dir, count_name, &count);
-    assert_int_equal(count, 1);
+    assert_int_equal(create(&record, &first, NULL), 0);
+    assert_int_equal(create(&record, &second, NULL), -1);
+    assert_int_equal(count_names(), 1);
     store_remove(&first, NULL);
-    count = 0;
-    store_scan(dir, count_name, &count);
-    assert_int_equal(count, 0);
+    assert_int_equal(count_names(), 0);
+}
+
+/* The next descriptor that would be given out: the same again if none was lost. */
+static int next_fd(void)
+{
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    fd_close(fd);
+    return fd;
+}
+
+static void a_prepared_folder_is_used_with_what_is_in_it(void **state)
+{
+    struct record record = example(), read = {0};
+    struct folder ahead = FOLDER_NONE, folder = FOLDER_NONE, other = FOLDER_NONE;
+    struct error err = ERROR_INIT;
+    int fd = next_fd();
+    assert_int_equal(store_prepare(dir, "local", &ahead, NULL), 0);
+    assert_true(
+        store_is_debris(path_basename(ahead.path))); /* whoever finds it without its lock removes it */
+    assert_int_equal(store_open(dir, "local", path_basename(ahead.path), &other, &err), -1);
+    assert_int_equal(err.code, ERR_BUSY);
+    _cleanup_(cleanup_free) char *inside = path_join(ahead.path, "inside");
+    assert_int_equal(mkdir(inside, 0700), 0);
+
+    assert_int_equal(store_create(dir, &record, &ahead, &folder, NULL), 0);
+    assert_null(ahead.path);
+    assert_int_equal(mode_of("local/otter"), 0711);
+    assert_int_equal(mode_of("local/otter/inside"), 0700);
+    assert_int_equal(store_read(&folder, &read, NULL), 0);
+    assert_string_equal(read.id, "otter");
+    record_done(&read);
+    assert_int_equal(store_open(dir, "local", "otter", &other, &err), -1);
+    assert_int_equal(err.code, ERR_BUSY);
+    assert_int_equal(count_names(), 1);
+    assert_int_equal(store_remove(&folder, NULL), 0);
+    assert_int_equal(count_names(), 0);
+    assert_int_equal(next_fd(), fd);
+}
+
+static void a_prepared_folder_that_was_removed_is_replaced(void **state)
+{
+    struct record record = example();
+    struct folder ahead = FOLDER_NONE, folder = FOLDER_NONE;
+    int fd = next_fd();
+    for (int i = 0; i < 2; i++) { /* the folder; that of its principal too */
+        _cleanup_(cleanup_free) char *principal = path_join(dir, "local");
+        assert_int_equal(store_prepare(dir, "local", &ahead, NULL), 0);
+        assert_int_equal(tree_remove(AT_FDCWD, i ? principal : ahead.path, NULL), 0);
+        assert_int_equal(store_create(dir, &record, &ahead, &folder, NULL), 0);
+        assert_null(ahead.path);
+        assert_int_equal(mode_of("local/otter/record.json"), 0600);
+        assert_int_equal(count_names(), 1);
+        assert_int_equal(store_remove(&folder, NULL), 0);
+        assert_int_equal(next_fd(), fd);
+    }
+}
+
+static void a_prepared_folder_for_an_id_that_is_taken_goes(void **state)
+{
+    struct record record = example();
+    struct folder ahead = FOLDER_NONE, first = FOLDER_NONE, second = FOLDER_NONE;
+    struct error err = ERROR_INIT;
+    assert_int_equal(create(&record, &first, NULL), 0);
+    int fd = next_fd();
+    assert_int_equal(store_prepare(dir, "local", &ahead, NULL), 0);
+    assert_int_equal(store_create(dir, &record, &ahead, &second, &err), -1);
+    assert_int_equal(err.code, ERR_EXISTS);
+    assert_null(ahead.path);
+    assert_null(second.path);
+    assert_int_equal(count_names(), 1);
+    assert_int_equal(next_fd(), fd);
+    store_remove(&first, NULL);
 }
 
 static void put_record(const char *text)
@@ -178,6 +261,9 @@ int main(void)
         cmocka_unit_test(round_trip),
         cmocka_unit_test(one_owner),
         cmocka_unit_test(nothing_half_made_is_left),
+        cmocka_unit_test(a_prepared_folder_is_used_with_what_is_in_it),
+        cmocka_unit_test(a_prepared_folder_that_was_removed_is_replaced),
+        cmocka_unit_test(a_prepared_folder_for_an_id_that_is_taken_goes),
         cmocka_unit_test(unreadable_records),
         cmocka_unit_test(newer_records_are_not_touched),
         cmocka_unit_test(setting_aside_keeps_everything),

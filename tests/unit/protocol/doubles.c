@@ -151,6 +151,11 @@ struct computers *computers_double_free(struct computers *c)
     return NULL;
 }
 
+void computers_prepare(struct computers *c)
+{
+    atomic_fetch_add(&c->record->prepared, 1);
+}
+
 struct computer_session *computer_session_new(struct computers *c, const char *principal)
 {
     struct computer_session *s = xcalloc(1, sizeof(*s));

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -24,6 +25,7 @@ void toolset_set_deadline(struct toolset *t, int64_t deadline);
 
 struct computers_double {
     bool killed, ended;
+    atomic_int prepared;   /* how often, by workers */
     const char *end_error; /* what computer_session_end() fails with, or NULL */
 };
 struct computers *computers_double_new(struct computers_double *record);

@@ -58,6 +58,17 @@ static void a_running_call_stops_nothing_else(void **state)
     harness_free(h);
 }
 
+static void after_a_call_the_next_computer_is_prepared(void **state)
+{
+    struct harness *h = session(NULL);
+    assert_int_equal(h->computers_record.prepared, 0);
+    harness_ask(h, TOOL("1", "answer"), ANSWER("1"));
+    harness_ask(h, TOOL("2", "break"), ERROR("2", "-32603", "it broke"));
+    assert_true(pool_close(h->pool, DEADLINE_NONE)); /* that came after the replies */
+    assert_int_equal(h->computers_record.prepared, 2);
+    harness_free(h);
+}
+
 static void a_cancelled_call_gets_no_reply(void **state)
 {
     struct harness *h = session(NULL);
@@ -266,6 +277,7 @@ int main(void)
         cmocka_unit_test(a_result_is_framed),
         cmocka_unit_test(bad_calls_are_errors_of_the_protocol),
         cmocka_unit_test(a_running_call_stops_nothing_else),
+        cmocka_unit_test(after_a_call_the_next_computer_is_prepared),
         cmocka_unit_test(a_cancelled_call_gets_no_reply),
         cmocka_unit_test(a_result_that_comes_after_the_cancellation_is_dropped),
         cmocka_unit_test(a_waiting_call_can_be_cancelled),

@@ -1,0 +1,310 @@
+/* The folder that is made ahead for the next computer: who gets it, and that it is never left. */
+#include "domain.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/mem.h"
+
+/* Folders without an id in a state directory. */
+struct unborn {
+    int count;
+    char name[COMPUTER_NAME_SIZE]; /* of one of them: PRINCIPAL/NAME */
+};
+
+static void note(void *ctx, const char *principal, const char *name)
+{
+    struct unborn *u = ctx;
+    if (!store_is_debris(name))
+        return;
+    u->count++;
+    snprintf(u->name, sizeof(u->name), "%s/%s", principal, name);
+}
+
+static struct unborn find_unborn(const char *state_dir)
+{
+    struct unborn u = {0};
+    _cleanup_(cleanup_free) char *dir = xasprintf("%s/computers", state_dir);
+    store_scan(dir, note, &u);
+    return u;
+}
+
+static ino_t inode_of(const struct domain *d, const char *name)
+{
+    struct stat st;
+    _cleanup_(cleanup_free) char *path = xasprintf("%s/computers/%s", d->state_dir, name);
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_ino;
+}
+
+static void make_one(struct computer_session *s, const char *id)
+{
+    struct computer_use use = must_use(s, id, LIFETIME_AS_IS);
+    assert_true(use.created);
+    must_run(&use);
+    computers_release(&use);
+}
+
+static int prepare_fails(void *ctx, const char *folder, struct error *err)
+{
+    return error_set(err, ERR_UNAVAILABLE, "no wood");
+}
+
+static int prepare_waits(void *ctx, const char *folder, struct error *err)
+{
+    const struct wait wait = {.deadline = DEADLINE_NONE};
+    return gate_pass(ctx, &wait, err);
+}
+
+static void *prepare(void *arg)
+{
+    computers_prepare(arg);
+    return NULL;
+}
+
+static void the_next_computer_gets_it(void **state)
+{
+    struct domain d;
+    domain_init(&d, NULL, NULL);
+    make_one(d.session, "first");
+    for (int i = 0; i < 2; i++) { /* one at a time */
+        computers_prepare(d.computers);
+        assert_int_equal(fake_backend_counts(d.backend).prepared, 1);
+    }
+    struct unborn made = find_unborn(d.state_dir);
+    assert_int_equal(made.count, 1);
+    ino_t inode = inode_of(&d, made.name);
+    make_one(d.session, "second");
+    assert_int_equal(inode_of(&d, "local/second"), inode);
+    assert_int_equal(find_unborn(d.state_dir).count, 0);
+    computers_prepare(d.computers); /* the next one */
+    assert_int_equal(find_unborn(d.state_dir).count, 1);
+    domain_done(&d, NULL);
+}
+
+static void nothing_is_made_before_the_first_computer(void **state)
+{
+    struct domain d;
+    domain_init(&d, NULL, NULL);
+    computers_prepare(d.computers);
+    must_not_use(d.session, "No Slug", LIFETIME_AS_IS, ERR_INVALID);
+    computers_prepare(d.computers);
+    assert_int_equal(fake_backend_counts(d.backend).prepared, 0);
+    assert_int_equal(rmdir(d.state_dir), 0); /* nothing at all */
+    assert_int_equal(mkdir(d.state_dir, 0700), 0);
+    domain_done(&d, NULL);
+}
+
+static void nothing_is_made_when_no_session_is_left(void **state)
+{
+    struct domain d;
+    domain_init(&d, NULL, NULL);
+    make_one(d.session, "first");
+    computer_session_kill(d.session); /* its calls come back now, and would make one each */
+    computers_prepare(d.computers);
+    assert_int_equal(computer_session_end(TAKE_PTR(d.session), DEADLINE_NONE, NULL), 0);
+    computers_prepare(d.computers);
+    assert_int_equal(fake_backend_counts(d.backend).prepared, 0);
+    assert_int_equal(find_unborn(d.state_dir).count, 0);
+    domain_done(&d, NULL);
+}
+
+static void another_principal_does_not_get_it(void **state)
+{
+    struct domain d;
+    domain_init(&d, NULL, NULL);
+    struct computer_session *other = computer_session_new(d.computers, "someone-else");
+    make_one(d.session, "first");
+    computers_prepare(d.computers);
+    ino_t inode = inode_of(&d, find_unborn(d.state_dir).name);
+    make_one(other, "first");
+    assert_int_not_equal(inode_of(&d, "someone-else/first"), inode);
+    assert_int_equal(find_unborn(d.state_dir).count, 0);
+
+    computers_prepare(d.computers); /* for whom made the last one */
+    struct unborn made = find_unborn(d.state_dir);
+    assert_int_equal(made.count, 1);
+    assert_int_equal(strncmp(made.name, "someone-else/", 13), 0);
+    assert_int_equal(computer_session_end(other, DEADLINE_NONE, NULL), 0);
+    domain_done(&d, NULL);
+}
+
+static void the_end_of_the_last_session_removes_it(void **state)
+{
+    struct domain d;
+    domain_init(&d, NULL, NULL);
+    struct computer_session *other = computer_session_new(d.computers, "local");
+    make_one(d.session, "first");
+    computers_prepare(d.computers);
+    assert_int_equal(computer_session_end(TAKE_PTR(d.session), DEADLINE_NONE, NULL), 0);
+    assert_int_equal(find_unborn(d.state_dir).count, 1);
+    assert_int_equal(computer_session_end(other, DEADLINE_NONE, NULL), 0);
+    assert_int_equal(find_unborn(d.state_dir).count, 0);
+    domain_done(&d, NULL);
+}
+
+static void a_clean_end_leaves_nothing(void **state)
+{
+    struct domain d;
+    domain_init(&d, NULL, NULL);
+    make_one(d.session, "first");
+    computers_prepare(d.computers);
+    _cleanup_(cleanup_free) char *state_dir = xstrdup(d.state_dir);
+    _cleanup_(cleanup_free) char *local = xasprintf("%s/computers/local", state_dir);
+    domain_done(&d, state_dir);
+    assert_int_equal(rmdir(local), 0);
+    assert_int_equal(tree_remove(AT_FDCWD, state_dir, NULL), 0);
+}
+
+/* The next start finds it without its lock. */
+static void what_a_killed_server_leaves_is_reaped(void **state)
+{
+    struct domain d;
+    struct folder folder = FOLDER_NONE;
+    domain_init(&d, NULL, NULL);
+    assert_int_equal(store_prepare(d.computers->dir, "local", &folder, NULL), 0);
+    computers_reap(d.computers);
+    assert_int_equal(find_unborn(d.state_dir).count, 1); /* in use */
+    folder_close(&folder);
+    computers_reap(d.computers);
+    assert_int_equal(find_unborn(d.state_dir).count, 0);
+    domain_done(&d, NULL);
+}
+
+static void a_prepare_that_fails_leaves_nothing(void **state)
+{
+    struct domain d;
+    domain_init(&d, &(struct fake_hooks){.prepare = prepare_fails}, NULL);
+    make_one(d.session, "first");
+    computers_prepare(d.computers);
+    assert_int_equal(find_unborn(d.state_dir).count, 0);
+    make_one(d.session, "second"); /* needs none */
+    domain_done(&d, NULL);
+}
+
+static void a_state_directory_that_cannot_be_used_is_survived(void **state)
+{
+    struct domain d;
+    domain_init(&d, NULL, NULL);
+    make_one(d.session, "first");
+    _cleanup_(cleanup_free) char *aside = xasprintf("%s/aside", d.state_dir);
+    assert_int_equal(rename(d.computers->dir, aside), 0);
+    assert_int_equal(file_replace(AT_FDCWD, d.computers->dir, "x", 1, false, NULL), 0);
+    computers_prepare(d.computers);
+    must_not_use(d.session, "second", LIFETIME_AS_IS, ERR_UNAVAILABLE);
+    computers_prepare(d.computers);
+    assert_int_equal(fake_backend_counts(d.backend).prepared, 0);
+    assert_int_equal(unlink(d.computers->dir), 0);
+    assert_int_equal(rename(aside, d.computers->dir), 0);
+    domain_done(&d, NULL);
+}
+
+/* -- While one is being made ahead */
+
+static void a_computer_does_not_wait_for_it(void **state)
+{
+    struct domain d;
+    struct gate gate;
+    pthread_t thread;
+    gate_init(&gate);
+    domain_init(&d, &(struct fake_hooks){.prepare = prepare_waits, .ctx = &gate}, NULL);
+    make_one(d.session, "first");
+    assert_int_equal(pthread_create(&thread, NULL, prepare, d.computers), 0);
+    gate_await(&gate, 1);
+    computers_prepare(d.computers); /* nor does another call */
+    make_one(d.session, "second");
+    gate_open(&gate);
+    pthread_join(thread, NULL);
+    assert_int_equal(fake_backend_counts(d.backend).prepared, 1);
+    assert_int_equal(find_unborn(d.state_dir).count, 1); /* for the third */
+    domain_done(&d, NULL);
+    gate_done(&gate);
+}
+
+static void one_that_comes_too_late_goes(void **state)
+{
+    for (int ends = 0; ends < 2; ends++) { /* another principal took its place; the session ended */
+        struct domain d;
+        struct gate gate;
+        pthread_t thread;
+        gate_init(&gate);
+        domain_init(&d, &(struct fake_hooks){.prepare = prepare_waits, .ctx = &gate}, NULL);
+        struct computer_session *other = ends ? NULL : computer_session_new(d.computers, "someone-else");
+        make_one(d.session, "first");
+        assert_int_equal(pthread_create(&thread, NULL, prepare, d.computers), 0);
+        gate_await(&gate, 1);
+        if (other)
+            make_one(other, "first");
+        else
+            assert_int_equal(computer_session_end(TAKE_PTR(d.session), DEADLINE_NONE, NULL), 0);
+        gate_open(&gate);
+        pthread_join(thread, NULL);
+        assert_int_equal(find_unborn(d.state_dir).count, 0);
+        if (other)
+            assert_int_equal(computer_session_end(other, DEADLINE_NONE, NULL), 0);
+        domain_done(&d, NULL);
+        gate_done(&gate);
+    }
+}
+
+struct maker {
+    struct domain *d;
+    int number;
+    pthread_t thread;
+};
+
+static void *make_many(void *arg)
+{
+    const struct maker *m = arg;
+    for (int i = 0; i < 10; i++) {
+        char id[32];
+        snprintf(id, sizeof(id), "box-%d-%d", m->number, i);
+        struct computer_use use = must_use(m->d->session, id, LIFETIME_AS_IS);
+        computers_release(&use);
+        computers_prepare(m->d->computers);
+    }
+    return NULL;
+}
+
+static void many_at_once(void **state)
+{
+    struct domain d;
+    struct maker makers[8];
+    domain_init(&d, NULL, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(makers); i++) {
+        makers[i] = (struct maker){.d = &d, .number = (int)i};
+        assert_int_equal(pthread_create(&makers[i].thread, NULL, make_many, &makers[i]), 0);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(makers); i++)
+        pthread_join(makers[i].thread, NULL);
+    assert_int_equal(fake_backend_counts(d.backend).created, 80);
+    assert_in_range(find_unborn(d.state_dir).count, 0, 1);
+    assert_int_equal(computer_session_end(TAKE_PTR(d.session), DEADLINE_NONE, NULL), 0);
+    assert_int_equal(find_unborn(d.state_dir).count, 0);
+    domain_done(&d, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_next_computer_gets_it),
+        cmocka_unit_test(nothing_is_made_before_the_first_computer),
+        cmocka_unit_test(nothing_is_made_when_no_session_is_left),
+        cmocka_unit_test(another_principal_does_not_get_it),
+        cmocka_unit_test(the_end_of_the_last_session_removes_it),
+        cmocka_unit_test(a_clean_end_leaves_nothing),
+        cmocka_unit_test(what_a_killed_server_leaves_is_reaped),
+        cmocka_unit_test(a_prepare_that_fails_leaves_nothing),
+        cmocka_unit_test(a_state_directory_that_cannot_be_used_is_survived),
+        cmocka_unit_test(a_computer_does_not_wait_for_it),
+        cmocka_unit_test(one_that_comes_too_late_goes),
+        cmocka_unit_test(many_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
