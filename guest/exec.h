@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "guest/request.h"
@@ -13,8 +14,11 @@ struct launch {
     /* -1, or as the next says: a cgroup2 folder to be born in, or a cgroup.procs to write to. */
     int scope;
     bool scope_is_folder;
-    int script; /* -1: none */
-    unsigned nofile;
+    int script;          /* -1: none */
+    struct rlimit files; /* RLIMIT_NOFILE */
+    /* What holds the request, mapped for it alone, or NULL: a reaper gives it back when the command runs. */
+    void *mapped;
+    size_t mapped_size;
 };
 
 /* The process, or -1 with *ret_stage (enum guest_stage) and *ret_errno. A child that failed before its execve

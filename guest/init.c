@@ -25,6 +25,7 @@
 #include <linux/keyctl.h>
 
 #include "guest/exec.h"
+#include "guest/file.h"
 #include "guest/packet.h"
 #include "guest/privileges.h"
 #include "guest/reaper.h"
@@ -62,7 +63,7 @@ static int take_descriptors(const struct init_start *start, struct guest_error *
 {
     if (dup3(start->sync, FD_SYNC, O_CLOEXEC) < 0 && errno != EINVAL)
         return report(err, "take sync");
-    if (sys_close_range(FD_SYNC + 1, ~0U, 0) < 0)
+    if (sys_close_range(FD_SYNC + 1, ~0U) < 0)
         return report(err, "close descriptors");
     /* To be opened now: once we have changed ids it belongs to the host. */
     if (open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC) != FD_OOM ||
@@ -212,7 +213,7 @@ static void run_command(struct packet *packet, const struct guest_exec *exec, co
             .scope = fd_at(packet, fds->scope),
             .script = fd_at(packet, fds->script),
             .scope_is_folder = exec->flags & GUEST_EXEC_SCOPE_DIR,
-            .nofile = init.nofile,
+            .files = {init.nofile, init.nofile},
         };
         pid = start_command(&launch, exec->id, &stage, &sys);
     }
@@ -270,26 +271,13 @@ static void handle_kill(const struct guest_kill *request)
 
 /* --- files --- */
 
-static int make_file(char *path, struct guest_error *err)
-{
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        int failed = mkdir(path, 0755) < 0 && errno != EEXIST;
-        *slash = '/';
-        if (failed)
-            return report(err, "make folder");
-    }
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-    return fd < 0 ? report(err, "make file") : fd;
-}
-
 static void handle_open(struct packet *packet)
 {
     struct guest_open *request = (void *)packet->bytes;
     struct guest_opened opened = {};
     if (packet->fd_count != 1)
         return;
-    _cleanup_fd_ int fd = make_file(request->path, &opened.error);
+    _cleanup_fd_ int fd = file_make(request->path, &opened.error);
     packet_send(packet->fds[0], &opened, sizeof(opened), fd, MSG_DONTWAIT);
 }
 

@@ -1,18 +1,24 @@
-/* The program on the other side: started by the server as its zygote, it makes computers and then lives on in
- * each as its first process. Static, without libraries, and small, since each computer carries a copy of its
- * memory. */
+/* The program on the other side. Started by the server as its zygote, it makes computers and then lives on in
+ * each as its first process. In a container that others make it serves commands over a stream. Static,
+ * without libraries, and small, since each computer carries a copy of its memory. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "guest/serve.h"
+#include "guest/serve_wire.h"
 #include "guest/title.h"
 #include "guest/wire.h"
 #include "guest/zygote.h"
 
 int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], SERVE_COMMAND) == 0) {
+        title_begin(argv[0]);
+        return serve_run();
+    }
     if (argc != 1 || strcmp(argv[0], "sandbox-zygote") != 0 ||
         fcntl(GUEST_FD_CONTROL, F_SETFD, FD_CLOEXEC) < 0) {
         fprintf(stderr, "This program is run by the sandbox server only.\n");

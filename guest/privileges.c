@@ -75,6 +75,26 @@ static int drop_capabilities(struct guest_error *err)
     return 0;
 }
 
+/* Where the bounding set can't be changed, no_new_privs is as good: nothing can be gained by an execve. */
+int privileges_give_up(unsigned capability, struct guest_error *err)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    if (prctl(PR_CAPBSET_READ, capability, 0, 0, 0) == 1 && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0 &&
+        prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1)
+        return report(err, "limit capabilities");
+    if (syscall(SYS_capget, &header, data) < 0)
+        return report(err, "get capabilities");
+    struct __user_cap_data_struct *half = &data[capability / 32];
+    const uint32_t others = ~(uint32_t)BIT(capability % 32);
+    half->effective &= others;
+    half->permitted &= others;
+    half->inheritable &= others; /* and with it the ambient one */
+    if (syscall(SYS_capset, &header, data) < 0)
+        return report(err, "set capabilities");
+    return 0;
+}
+
 static int load_filter(struct guest_error *err)
 {
     if (getrandom(token, sizeof(token), 0) != sizeof(token))

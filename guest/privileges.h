@@ -9,5 +9,7 @@
 int privileges_limit(uint32_t nofile, unsigned *ret_nofile, struct guest_error *err);
 /* Capabilities, no_new_privs, the system call filter. Final. */
 int privileges_drop(struct guest_error *err);
+/* Gives up one capability for good, in all sets. */
+int privileges_give_up(unsigned capability, struct guest_error *err);
 /* What clone3 must carry under the filter. */
 const uint64_t *privileges_token(void);

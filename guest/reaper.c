@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -171,7 +172,8 @@ static void reap(int reports, pid_t command, struct guest_exit *record, bool kil
     }
     const bool last = pid < 0 && errno == ECHILD;
     if (ended && !told && (last || !killing)) {
-        fill_background(record);
+        if (!last)
+            fill_background(record);
         send_record(reports, record);
         told = true;
     }
@@ -191,9 +193,9 @@ static bool told_to_kill(void)
 /* What init has open, the channel and other commands' pipes, is not for us to keep open. */
 static void keep_only(int reports)
 {
-    sys_close_range(STDERR_FILENO + 1, FD_SIGNALS - 1, 0);
-    sys_close_range(FD_SIGNALS + 1, (unsigned)reports - 1, 0);
-    sys_close_range((unsigned)reports + 1, ~0U, 0);
+    sys_close_range(STDERR_FILENO + 1, FD_SIGNALS - 1);
+    sys_close_range(FD_SIGNALS + 1, (unsigned)reports - 1);
+    sys_close_range((unsigned)reports + 1, ~0U);
 }
 
 static _Noreturn void watch(int reports, const struct launch *launch, uint32_t id)
@@ -203,6 +205,8 @@ static _Noreturn void watch(int reports, const struct launch *launch, uint32_t i
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     pid_t command = exec_launch(launch, &record.stage, &record.sys);
     keep_only(reports);
+    if (launch->mapped)
+        munmap(launch->mapped, launch->mapped_size);
     if (command < 0) {
         send_record(reports, &record);
         _exit(0);
@@ -224,12 +228,7 @@ int reaper_make_reports(int reapers_end)
     if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair) < 0)
         return -1;
     unsigned theirs = pair[0] == reapers_end ? 0 : 1;
-    if (pair[theirs] != reapers_end) {
-        if (dup3(pair[theirs], reapers_end, O_CLOEXEC) < 0)
-            return -1;
-        close(pair[theirs]);
-    }
-    return pair[1 - theirs];
+    return sys_move_fd(pair[theirs], reapers_end) < 0 ? -1 : pair[1 - theirs];
 }
 
 pid_t reaper_start(int reports, const struct launch *launch, uint32_t id)

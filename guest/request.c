@@ -96,3 +96,47 @@ bool request_exec_parse(const struct guest_exec *exec, char *body, size_t body_s
     *ret = (struct request_exec){.cwd = cwd, .argv = argv, .envp = envp};
     return true;
 }
+
+bool request_frame_ok(const struct serve_frame *frame)
+{
+    static const struct {
+        bool known, of_command;
+        uint32_t least, most;
+    } types[] = {
+        [SERVE_CONFIG] = {true, false, sizeof(struct serve_config), sizeof(struct serve_config)},
+        [SERVE_RUN] = {true, true, sizeof(struct serve_run), SERVE_RUN_MAX},
+        [SERVE_KILL] = {true, true, 0, 0},
+        [SERVE_PING] = {true, false, 0, 0},
+    };
+    return frame->type < sizeof(types) / sizeof(types[0]) && types[frame->type].known &&
+           frame->size >= types[frame->type].least && frame->size <= types[frame->type].most &&
+           types[frame->type].of_command == (frame->id != 0);
+}
+
+bool request_config_ok(const struct serve_config *config)
+{
+    const char *dir = config->spool_dir;
+    return ended(dir, sizeof(config->spool_dir)) && (dir[0] == '/' || !dir[0]);
+}
+
+bool request_run_parse(void *body, size_t size, struct request_run *ret)
+{
+    const struct serve_run *run = body;
+    char *bytes = (char *)body + sizeof(*run);
+    if (size < sizeof(*run) || run->output_limit > SERVE_OUTPUT_LIMIT_MAX ||
+        (uint64_t)run->body_bytes + run->stdin_bytes + run->script_bytes != size - sizeof(*run))
+        return false;
+    const bool has_input = run->flags & SERVE_RUN_STDIN, has_script = run->flags & SERVE_RUN_SCRIPT;
+    const struct guest_exec exec = {.argc = run->argc, .envc = run->envc, .body_bytes = run->body_bytes};
+    struct request_run result = {.output_limit = run->output_limit, .spool_limit = run->spool_limit};
+    if ((!has_input && run->stdin_bytes) || (!has_script && run->script_bytes) ||
+        !request_exec_parse(&exec, bytes, run->body_bytes, &result.exec))
+        return false;
+    const char *input = bytes + run->body_bytes;
+    result.input = has_input ? input : NULL;
+    result.input_size = run->stdin_bytes;
+    result.script = has_script ? input + run->stdin_bytes : NULL;
+    result.script_size = run->script_bytes;
+    *ret = result;
+    return true;
+}

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "guest/serve_wire.h"
 #include "guest/wire.h"
 
 #define REQUEST_ARGC_MAX 8192
@@ -15,6 +16,14 @@ struct request_exec {
     const char *cwd;
     char **argv; /* NULL-ended; argv[-1] is free for an interpreter's name */
     char **envp; /* NULL-ended */
+};
+
+/* One RUN of serve_wire.h. Strings and bytes stay where the frame is. */
+struct request_run {
+    struct request_exec exec;
+    const char *input, *script; /* NULL: none */
+    size_t input_size, script_size;
+    uint32_t output_limit, spool_limit;
 };
 
 /* Where each descriptor of an exec is among those of the packet; -1: not given. */
@@ -32,3 +41,8 @@ bool request_exec_fds(uint32_t flags, struct request_fds *ret);
 /* False: malformed. The result lives until the next call. */
 bool request_exec_parse(const struct guest_exec *exec, char *body, size_t body_size,
                         struct request_exec *ret);
+/* A frame that the server may send, of a size that its type can have. */
+bool request_frame_ok(const struct serve_frame *frame);
+bool request_config_ok(const struct serve_config *config);
+/* False: malformed. Results live until the next call of this or request_exec_parse(). */
+bool request_run_parse(void *body, size_t size, struct request_run *ret);

@@ -42,7 +42,9 @@ struct serve_frame {
     uint32_t type; /* enum serve_type */
     uint32_t id;   /* of the command; 0 where there is none. Never reused on one stream */
 };
-#define SERVE_FRAME_MAX (64U << 10) /* body of a frame to the server */
+#define SERVE_FRAME_MAX (64U << 10)       /* body of a frame to the server */
+#define SERVE_OUTPUT_LIMIT_MAX (8U << 20) /* of a RUN's output_limit */
+#define SERVE_COMMANDS_MAX 128            /* at once; beyond it END says GUEST_STAGE_REQUEST, EAGAIN */
 /* Of a RUN: body of wire.h's exec, and input. */
 #define SERVE_RUN_MAX (GUEST_BODY_MAX + (2U << 20) + (1U << 20) + 4096U)
 
@@ -62,15 +64,16 @@ struct serve_config {
  * was started here. Without it commands are ended, but background processes and the first process live on. */
 #define SERVE_DIES (1U << 0)
 /* Close the way to metadata services and to the engine's own machine; as the first process only, and while
- * nothing else runs. It needs CAP_NET_ADMIN, which is given up in any case. */
+ * nothing else runs. It needs CAP_NET_ADMIN, which is given up in any case, also by one that isn't the first:
+ * the engine gives it to whatever it starts. */
 #define SERVE_FIREWALL (1U << 1)
 
 /* What the guest found out. Frames that follow say no more than this allows. */
 struct serve_ready {
-    uint32_t firewall;         /* enum serve_firewall */
+    uint32_t firewall; /* enum serve_firewall */
     uint32_t reserved;
-    struct guest_error error;  /* why the firewall isn't there */
-    char has_shell[4];         /* 1 each: /bin/bash /bin/sh, as told at the start; the rest is 0 */
+    struct guest_error error; /* why the firewall isn't there */
+    char has_shell[4];        /* 1 each: /bin/bash /bin/sh, as told at the start; the rest is 0 */
 };
 enum serve_firewall { SERVE_FIREWALL_NONE, SERVE_FIREWALL_ON, SERVE_FIREWALL_FAILED };
 
@@ -95,11 +98,11 @@ struct serve_output {
 };
 
 struct serve_end {
-    struct guest_exit exit;  /* as in wire.h; its id is the frame's */
-    uint32_t killed;         /* by KILL, so that nothing of it is left */
-    uint32_t oom_kills;      /* by the memory limit while it ran */
-    uint64_t total[2];       /* bytes that each stream had */
-    uint64_t spooled[2];     /* bytes in spool_path; 0: there is none */
+    struct guest_exit exit; /* as in wire.h; its id is the frame's */
+    uint32_t killed;        /* by KILL, so that nothing of it is left */
+    uint32_t oom_kills;     /* by the memory limit while it ran */
+    uint64_t total[2];      /* bytes that each stream had */
+    uint64_t spooled[2];    /* bytes in spool_path; 0: there is none */
     char spool_path[2][GUEST_PATH_MAX / 2];
 };
 _Static_assert(sizeof(struct serve_end) + sizeof(struct serve_frame) < SERVE_FRAME_MAX, "fits");

@@ -2,16 +2,23 @@
  * do. */
 #pragma once
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
 
 #define _cleanup_fd_ __attribute__((cleanup(sys_close_fd)))
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+#define NS_PER_MS INT64_C(1000000)
+#define NS_PER_S (1000 * NS_PER_MS)
 
 /* <linux/mount.h> and <sys/mount.h> can't be included together with every C library. */
 struct sys_mount_attr {
@@ -33,9 +40,41 @@ static inline void sys_close_fd(const int *fd)
         close(*fd);
 }
 
-static inline int sys_close_range(unsigned first, unsigned last, unsigned flags)
+/* Of the monotonic clock. */
+static inline int64_t sys_clock_ns(void)
 {
-    return (int)syscall(SYS_close_range, first, last, flags);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+static inline int sys_close(int fd)
+{
+    sys_close_fd(&fd);
+    return -1;
+}
+
+/* One by one where the kernel, or an engine's filter, has no such call; as far as our limit lets them go. */
+static inline int sys_close_range(unsigned first, unsigned last)
+{
+    struct rlimit files;
+    int ret = (int)syscall(SYS_close_range, first, last, 0);
+    if (ret == 0 || (errno != ENOSYS && errno != EPERM) || getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return ret;
+    for (rlim_t fd = first; fd <= last && fd < files.rlim_cur; fd++)
+        close((int)fd);
+    return 0;
+}
+
+/* dup3(2), and the old number is free. -1 goes through, with errno as it was. */
+static inline int sys_move_fd(int from, int to)
+{
+    if (from < 0 || from == to)
+        return from;
+    if (dup3(from, to, O_CLOEXEC) < 0)
+        return -1;
+    close(from);
+    return to;
 }
 
 static inline int sys_open_tree(int dir, const char *path, unsigned flags)

@@ -28,9 +28,9 @@
 
 #include "guest/init.h"
 #include "guest/packet.h"
-#include "guest/reaper.h"
 #include "guest/report.h"
 #include "guest/request.h"
+#include "guest/signals.h"
 #include "guest/sys.h"
 #include "guest/template.h"
 
@@ -296,30 +296,6 @@ static int serve(struct packet *packet)
 
 /* --- starting --- */
 
-static int move_descriptor(int from, int to, const char *stage, struct guest_error *err)
-{
-    if (from != to && (dup3(from, to, O_CLOEXEC) < 0 || close(from) < 0))
-        return report(err, stage);
-    return from < 0 ? report(err, stage) : 0;
-}
-
-/* Actions and masks are inherited by all that will ever run in a computer: they start with defaults. The C
- * library would leave out the signals that it keeps for itself. */
-static int take_signals(struct guest_error *err)
-{
-    static const uint64_t default_action[4]; /* of the kernel's struct sigaction: all zero */
-    for (int i = 1; i < NSIG; i++)
-        syscall(SYS_rt_sigaction, i, default_action, NULL, sizeof(uint64_t));
-    sigset_t all, awaited;
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, NULL);
-    sigemptyset(&awaited);
-    sigaddset(&awaited, SIGCHLD);
-    sigaddset(&awaited, REAPER_KILL_SIGNAL);
-    return move_descriptor(signalfd(-1, &awaited, SFD_CLOEXEC | SFD_NONBLOCK), FD_SIGNALS, "make signalfd",
-                           err);
-}
-
 static int set_up(struct packet *packet, struct guest_error *err)
 {
     const struct guest_setup *setup = (const void *)packet->bytes;
@@ -328,9 +304,10 @@ static int set_up(struct packet *packet, struct guest_error *err)
         return report_text(err, EINVAL, "read request", "malformed setup");
     if (setup->version != GUEST_VERSION)
         return report_text(err, EINVAL, "check version", "server and guest are of different builds");
-    if (move_descriptor(packet_take_fd(packet, 0), FD_SERVER, "take server", err) < 0 ||
-        take_signals(err) < 0)
-        return -1;
+    if (sys_move_fd(packet_take_fd(packet, 0), FD_SERVER) < 0)
+        return report(err, "take server");
+    if (signals_take(NULL) < 0)
+        return report(err, "make signalfd");
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
