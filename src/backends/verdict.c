@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 
+#define EXIT_TIMED_OUT 124 /* as timeout(1) */
 #define EXIT_CANNOT_EXECUTE 126
 #define EXIT_NOT_FOUND 127
 
@@ -116,6 +117,18 @@ int verdict(const struct verdict_about *about, const struct exec_request *reques
         return error_set(err, ERR_INTERNAL, "the command could not be put into its control group: %s",
                          strerror(record->sys));
     }
+}
+
+int verdict_stopped(const struct error *why, struct exec_result *ret, struct error *err)
+{
+    if (why->code != ERR_TIMEOUT) {
+        if (err)
+            *err = *why;
+        return -1;
+    }
+    ret->timed_out = true;
+    ret->exit_code = EXIT_TIMED_OUT;
+    return 0;
 }
 
 int verdict_gone(int64_t memory_bytes, struct error *err)

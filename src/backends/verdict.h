@@ -15,5 +15,8 @@ struct verdict_about {
 /* A result (0), or the error that it comes to (-1). The record is from a stranger: any values. */
 int verdict(const struct verdict_about *about, const struct exec_request *request,
             const struct guest_exit *record, struct exec_result *ret, struct error *err);
+/* A command that was stopped: by the clock it is a result, with the output so far; by a token it is the
+ * token's error. */
+int verdict_stopped(const struct error *why, struct exec_result *ret, struct error *err);
 /* The error for a computer that ended under a command. memory_bytes: its limit, if that was it; else 0. */
 int verdict_gone(int64_t memory_bytes, struct error *err);

@@ -28,6 +28,8 @@ struct engine {
 struct engine *engine_connect(const struct engine_options *o, const struct wait *wait, struct error *err);
 struct engine *engine_disconnect(struct engine *e);
 
+const char *engine_name(const struct engine *e); /* "docker" or "podman", for people */
+
 /* One call with JSON both ways. path: without the version, "/containers/json?all=1". body NULL: none; ret may
  * be NULL. -1: ERR_NOT_FOUND (404), ERR_EXISTS (409), ERR_DENIED (401, 403), ERR_INVALID (400),
  * ERR_UNAVAILABLE (engine gone, 5xx), with the engine's own message. */

@@ -23,10 +23,14 @@ bool link_alive(struct link *l);
 /* Ends all commands under way (ERR_GONE) and closes the stream: the guest sees the end of its input. Any
  * thread; again is harmless. */
 void link_close(struct link *l);
-struct link *link_free(struct link *l);
+/* Counted references; the last one frees it. */
+struct link *link_ref(struct link *l);
+struct link *link_unref(struct link *l); /* accepts NULL, returns NULL */
+DEFINE_CLEANUP(struct link *, link_unref)
 
-/* As backend_ops.exec, except that the caller has decided on the shell: the exit record comes back raw, and
- * ret has everything else. ERR_GONE: the stream ended meanwhile. Cancel and deadline kill the command over
- * there first, and wait for that. */
-int link_exec(struct link *l, const struct exec_request *request, char *const *argv, const char *script,
-              size_t script_len, struct exec_result *ret, struct guest_exit *ret_exit, struct error *err);
+/* As backend_ops.exec, except that what came of the command is left to verdict(): ret has everything but
+ * that. shell: for request->command. ERR_GONE: the stream ended meanwhile, the message says how. A deadline
+ * or token that is over kills the command over there first and waits for that: then the error is ERR_TIMEOUT
+ * or the token's, and ret has the output so far. In every case ret is the caller's to free. */
+int link_exec(struct link *l, const struct exec_request *request, const char *shell, struct exec_result *ret,
+              struct guest_exit *ret_exit, struct error *err);

@@ -24,7 +24,6 @@
 #define KILL_AGAIN_MS 50
 #define END_TIMEOUT_NS (10 * NSEC_PER_SEC)
 #define GONE_TIMEOUT_MS 1000
-#define EXIT_TIMED_OUT 124 /* as timeout(1) */
 #define DEFAULT_SHELL "/bin/bash"
 #define FALLBACK_SHELL "/bin/sh"
 
@@ -230,19 +229,6 @@ static void list_background(struct run *r, struct exec_result *ret)
     ret->background_more = r->record.background_more > 0;
 }
 
-/* A stop by the clock is a result, with the output so far; one by a token is the token's error. */
-static int stopped(const struct error *why, struct exec_result *ret, struct error *err)
-{
-    if (why->code != ERR_TIMEOUT) {
-        if (err)
-            *err = *why;
-        return -1;
-    }
-    ret->timed_out = true;
-    ret->exit_code = EXIT_TIMED_OUT;
-    return 0;
-}
-
 static int judge(struct run *r, struct exec_result *ret, struct error *err)
 {
     char shells[128] = "";
@@ -261,19 +247,19 @@ static int run_to_its_end(struct run *r, uint64_t oom_before, struct exec_result
     enum pumped pumped;
     int64_t began = clock_now();
     if (wait_check(&r->request->wait, &why) < 0)
-        return stopped(&why, ret, err);
+        return verdict_stopped(&why, ret, err);
     do {
         pumped = run_once(r, &unsent);
     } while (pumped == PUMP_RECORD && try_differently(r));
     ret->duration_ns = clock_now() - began;
 
     if (unsent.code != ERR_NONE && unsent.code != ERR_GONE)
-        return stopped(&unsent, ret, err);
+        return verdict_stopped(&unsent, ret, err);
     if (pumped != PUMP_RECORD && pumped != PUMP_LOST) {
         wait_check(&r->request->wait, &why);
         pumped = end(r);
         if (pumped == PUMP_RECORD)
-            return stopped(&why, ret, err);
+            return verdict_stopped(&why, ret, err);
     }
     if (pumped == PUMP_LOST)
         return lost(r, oom_before, err);

@@ -1,0 +1,146 @@
+/* Calls of the engine about one container. Each is one request, or one with what its answer asks for. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/engine/container.h"
+#include "backends/engine/private.h"
+#include "backends/native/image.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+
+#define STOP_SECONDS 2 /* our program ends at once; others are killed then */
+#define REMOVE_TIMEOUT_NS (20 * NSEC_PER_SEC)
+#define TAR_BLOCK 512
+
+int container_look(struct engine *e, const char *name, const struct wait *wait, struct container_look *ret,
+                   struct error *err)
+{
+    _cleanup_(cleanup_free) char *encoded = http_encode(name);
+    _cleanup_(cleanup_free) char *path = xasprintf("/containers/%s/json", encoded);
+    struct error why = ERROR_INIT;
+    json_t *inspect = NULL;
+    *ret = (struct container_look){.state = CONTAINER_ABSENT};
+    if (engine_call(e, "GET", path, NULL, wait, &inspect, &why) < 0)
+        return why.code == ERR_NOT_FOUND ? 0 : error_set(err, why.code, "%s", why.msg);
+    const json_t *state = json_get_object(inspect, "State");
+    ret->inspect = inspect;
+    ret->oom_killed = json_is_true(json_object_get(state, "OOMKilled"));
+    ret->exit_code = (int)json_integer_value(json_object_get(state, "ExitCode"));
+    ret->state = json_is_true(json_object_get(state, "Paused"))    ? CONTAINER_PAUSED
+                 : json_is_true(json_object_get(state, "Running")) ? CONTAINER_RUNNING
+                                                                   : CONTAINER_STOPPED;
+    return 0;
+}
+
+/* --- our program --- */
+
+/* A ustar archive of one file, ended by two empty blocks. Source: POSIX.1-2017, pax, "ustar Interchange
+ * Format". */
+static int write_archive(struct buf *b)
+{
+    static const char zeros[2 * TAR_BLOCK];
+    struct {
+        char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type;
+        char link[100], magic[6], version[2], rest[247];
+    } head = {.type = '0', .magic = "ustar", .version = {'0', '0'}};
+    _Static_assert(sizeof(head) == TAR_BLOCK, "one block");
+    snprintf(head.name, sizeof(head.name), "%s", CONTAINER_GUEST_PATH + 1);
+    snprintf(head.mode, sizeof(head.mode), "%07o", 0755U);
+    snprintf(head.uid, sizeof(head.uid), "%07o", 0U);
+    snprintf(head.gid, sizeof(head.gid), "%07o", 0U);
+    snprintf(head.size, sizeof(head.size), "%011zo", guest_image_size);
+    snprintf(head.mtime, sizeof(head.mtime), "%011o", 0U);
+    memset(head.checksum, ' ', sizeof(head.checksum));
+    unsigned sum = 0;
+    for (size_t i = 0; i < sizeof(head); i++)
+        sum += ((const unsigned char *)&head)[i];
+    snprintf(head.checksum, sizeof(head.checksum), "%06o", sum & 0777777U);
+    size_t padding = (TAR_BLOCK - guest_image_size % TAR_BLOCK) % TAR_BLOCK;
+    return buf_append(b, &head, sizeof(head)) < 0 || buf_append(b, guest_image, guest_image_size) < 0 ||
+                   buf_append(b, zeros, padding) < 0 || buf_append(b, zeros, sizeof(zeros)) < 0
+               ? -1
+               : 0;
+}
+
+int container_upload(struct engine *e, const char *container, const struct wait *wait, struct error *err)
+{
+    _cleanup_(buf_done) struct buf archive = BUF_INIT(guest_image_size + 8 * TAR_BLOCK);
+    _cleanup_(cleanup_free) char *path = xasprintf("/containers/%s/archive?path=%%2F", container);
+    _cleanup_(http_response_done) struct http_response response = {0};
+    if (write_archive(&archive) < 0)
+        return error_set(err, ERR_LIMIT, "out of memory");
+    const struct http_request request = {.method = "PUT",
+                                         .path = path,
+                                         .body = archive.data,
+                                         .body_len = archive.len,
+                                         .content_type = "application/x-tar",
+                                         .wait = *wait};
+    return engine_request(e, &request, &response, err) < 0 ? error_prefix(err, "put our program into it") : 0;
+}
+
+int container_attach(struct engine *e, const char *container, const struct wait *wait,
+                     struct http_stream **ret, struct error *err)
+{
+    _cleanup_(cleanup_free) char *path =
+        xasprintf("/containers/%s/attach?stream=1&stdin=1&stdout=1&stderr=1", container);
+    return engine_hijack(e, path, NULL, wait, ret, err);
+}
+
+int container_exec_guest(struct engine *e, const char *container, const struct wait *wait,
+                         struct http_stream **ret, struct error *err)
+{
+    _cleanup_(cleanup_free) char *path = xasprintf("/containers/%s/exec", container);
+    _cleanup_(cleanup_json_decref) json_t *made = NULL;
+    _cleanup_(cleanup_json_decref) json_t *body =
+        json_pack("{s:[s,s], s:b, s:b, s:b, s:b}", "Cmd", CONTAINER_GUEST_PATH, SERVE_COMMAND, "AttachStdin",
+                  1, "AttachStdout", 1, "AttachStderr", 1, "Tty", 0);
+    if (engine_call(e, "POST", path, body, wait, &made, err) < 0)
+        return -1;
+    const char *id = json_get_string(made, "Id");
+    if (!id || strspn(id, "0123456789abcdef") != strlen(id))
+        return error_set(err, ERR_UNAVAILABLE, "%s gave no id for what it is to run", engine_name(e));
+    _cleanup_(cleanup_free) char *start = xasprintf("/exec/%s/start", id);
+    _cleanup_(cleanup_json_decref) json_t *how = json_pack("{s:b, s:b}", "Detach", 0, "Tty", 0);
+    return engine_hijack(e, start, how, wait, ret, err);
+}
+
+/* --- life --- */
+
+int container_start(struct engine *e, const char *container, const struct wait *wait, struct error *err)
+{
+    _cleanup_(cleanup_free) char *path = xasprintf("/containers/%s/start", container);
+    struct error why = ERROR_INIT;
+    if (engine_call(e, "POST", path, NULL, wait, NULL, &why) == 0)
+        return 0;
+    return error_set(err, why.code == ERR_EXISTS ? ERR_UNAVAILABLE : why.code, "start it: %s", why.msg);
+}
+
+int container_stop(struct engine *e, const char *container, const struct wait *wait, struct error *err)
+{
+    _cleanup_(cleanup_free) char *path = xasprintf("/containers/%s/stop?t=%d", container, STOP_SECONDS);
+    struct error why = ERROR_INIT;
+    if (engine_call(e, "POST", path, NULL, wait, NULL, &why) == 0 || why.code == ERR_NOT_FOUND)
+        return 0;
+    return error_set(err, why.code, "stop it: %s", why.msg);
+}
+
+/* Removal by the engine itself (the container's process has ended) may be under way: then it says so, and is
+ * asked again until there is nothing. */
+int container_remove(struct engine *e, const char *container, const struct wait *wait, struct error *err)
+{
+    _cleanup_(cleanup_free) char *path = xasprintf("/containers/%s?force=1&v=1", container);
+    struct wait bounded = wait_at_most(wait, clock_now() + REMOVE_TIMEOUT_NS);
+    struct error why = ERROR_INIT;
+    for (int ms = 5;; ms = ms < 200 ? ms * 2 : ms) {
+        why = (struct error)ERROR_INIT;
+        if (engine_call(e, "DELETE", path, NULL, &bounded, NULL, &why) == 0 || why.code == ERR_NOT_FOUND)
+            return 0;
+        struct wait pause = wait_at_most(&bounded, clock_now() + ms * NSEC_PER_MSEC);
+        if (why.code != ERR_EXISTS ||
+            (wait_fd(-1, 0, &pause, NULL, NULL) < 0 && wait_check(&bounded, NULL) < 0))
+            return error_set(err, why.code == ERR_EXISTS ? ERR_BUSY : why.code, "remove it: %s", why.msg);
+    }
+}

@@ -1,0 +1,220 @@
+/* The backend: its options, its one engine, and the words for the tool's description. */
+#include "backends/engine/engine.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/engine/container.h"
+#include "backends/engine/private.h"
+#include "backends/engine/run_flags.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+
+#define DEFAULT_IMAGE "debian:bookworm-slim"
+#define DEFAULT_PIDS 1024
+#define CONNECT_TIMEOUT_NS (60 * NSEC_PER_SEC)
+
+/* --- the engine --- */
+
+static void describe_limits(struct engine_backend *b, const struct engine *e)
+{
+    const struct engine_options *o = &b->options;
+    struct buf text = BUF_INIT(512);
+    int64_t memory = engine_memory(b, e);
+    (void)!buf_printf(&text, "%lld MiB of memory, %lld processes", (long long)(memory / (1024 * 1024)),
+                      (long long)engine_pids(b));
+    if (o->cpus > 0)
+        (void)!buf_printf(&text, ", %g CPUs", o->cpus);
+    if (!e->limits_memory || !e->limits_pids || (o->cpus > 0 && !e->limits_cpu))
+        (void)!buf_printf(&text, " (not enforced by this engine:%s%s%s)", e->limits_memory ? "" : " memory",
+                          e->limits_pids ? "" : " processes", o->cpus > 0 && !e->limits_cpu ? " CPUs" : "");
+    free(b->limits);
+    b->limits = buf_steal(&text);
+}
+
+static struct engine *connect_once(struct engine_backend *b, struct error *err)
+{
+    /* Not the caller's limits: others wait for the same. */
+    const struct wait wait = {.deadline = clock_now() + CONNECT_TIMEOUT_NS};
+    return engine_connect(&b->options, &wait, err);
+}
+
+/* Under the lock, and left unlocked. */
+static struct engine *connect_for_all(struct engine_backend *b, struct error *err)
+{
+    struct cancel *over = b->connecting = cancel_new();
+    pthread_mutex_unlock(&b->lock);
+    struct error why = ERROR_INIT;
+    struct engine *e = connect_once(b, &why);
+    pthread_mutex_lock(&b->lock);
+    b->engine = e;
+    b->failure = why;
+    b->connecting = NULL;
+    if (e)
+        describe_limits(b, e);
+    pthread_mutex_unlock(&b->lock);
+    cancel_fire(over, ERR_BUSY);
+    cancel_unref(over);
+    if (!e && err)
+        *err = why;
+    return e;
+}
+
+/* Under the lock, and left unlocked. */
+static struct engine *await_others(struct engine_backend *b, const struct wait *wait, struct error *err)
+{
+    struct cancel *over = cancel_ref(b->connecting);
+    pthread_mutex_unlock(&b->lock);
+    int failed = wait_fd(cancel_fd(over), POLLIN, wait, NULL, err);
+    cancel_unref(over);
+    if (failed < 0)
+        return NULL;
+    pthread_mutex_lock(&b->lock);
+    struct engine *e = b->engine;
+    if (!e && err)
+        *err = b->failure;
+    pthread_mutex_unlock(&b->lock);
+    return e;
+}
+
+struct engine *engine_ready(struct engine_backend *b, const struct wait *wait, struct error *err)
+{
+    pthread_mutex_lock(&b->lock);
+    if (b->connecting)
+        return await_others(b, wait, err);
+    if (!b->engine)
+        return connect_for_all(b, err);
+    struct engine *e = b->engine;
+    pthread_mutex_unlock(&b->lock);
+    return e;
+}
+
+int64_t engine_memory(const struct engine_backend *b, const struct engine *e)
+{
+    return b->options.memory_bytes ? b->options.memory_bytes : e->memory_bytes / 2;
+}
+
+int64_t engine_pids(const struct engine_backend *b)
+{
+    return b->options.pids ? b->options.pids : DEFAULT_PIDS;
+}
+
+bool engine_answers(const struct engine_options *options, int timeout_ms)
+{
+    if (!engine_address_likely(options))
+        return false;
+    const struct wait wait = {.deadline = clock_now() + timeout_ms * NSEC_PER_MSEC};
+    struct engine *e = engine_connect(options, &wait, NULL);
+    bool answers = e != NULL;
+    engine_disconnect(e);
+    return answers;
+}
+
+/* --- the table --- */
+
+static int engine_probe(struct backend *b, const struct wait *wait, struct error *err)
+{
+    return engine_ready(engine_of(b), wait, err) ? 0 : -1;
+}
+
+static void engine_warm(struct backend *b)
+{
+    const struct wait wait = {.deadline = clock_now() + CONNECT_TIMEOUT_NS};
+    engine_ready(engine_of(b), &wait, NULL);
+}
+
+static unsigned engine_capabilities(const struct backend *backend)
+{
+    struct engine_backend *b = engine_of(backend);
+    unsigned capabilities = BACKEND_PERSISTENT | BACKEND_NETWORK | BACKEND_NETWORK_OFF;
+    pthread_mutex_lock(&b->lock);
+    const struct engine *e = b->engine;
+    if (e && e->limits_memory && e->limits_pids && (b->options.cpus == 0 || e->limits_cpu))
+        capabilities |= BACKEND_LIMITS;
+    pthread_mutex_unlock(&b->lock);
+    return capabilities;
+}
+
+static void engine_describe(const struct backend *backend, struct backend_description *ret)
+{
+    struct engine_backend *b = engine_of(backend);
+    pthread_mutex_lock(&b->lock);
+    *ret = (struct backend_description){
+        .environment = b->environment,
+        .shell = b->options.shell ? b->options.shell : "/bin/bash",
+        .network = b->options.network ? "network access" : "no network (loopback only)",
+        .limits = b->limits,
+    };
+    pthread_mutex_unlock(&b->lock);
+}
+
+static struct backend *engine_free(struct backend *backend)
+{
+    if (!backend)
+        return NULL;
+    struct engine_backend *b = engine_of(backend);
+    images_free(b->images);
+    engine_disconnect(b->engine);
+    pthread_mutex_destroy(&b->lock);
+    engine_options_done(&b->options);
+    free(b->limits);
+    free(b->environment);
+    free(b);
+    return NULL;
+}
+
+static const struct backend_ops ops = {
+    .name = "docker",
+    .probe = engine_probe,
+    .warm = engine_warm,
+    .capabilities = engine_capabilities,
+    .describe = engine_describe,
+    .find = engine_find,
+    .list = engine_list,
+    .create = engine_instance_create,
+    .attach = engine_instance_attach,
+    .plan = engine_instance_plan,
+    .record = engine_instance_record,
+    .exec = engine_instance_exec,
+    .alive = engine_instance_alive,
+    .kill = engine_instance_kill,
+    .detach = engine_instance_detach,
+    .remove = engine_instance_remove,
+    .reap = engine_reap,
+    .settle = engine_settle,
+    .free = engine_free,
+};
+
+static char *describe_wanted_limits(const struct engine_backend *b)
+{
+    if (b->options.memory_bytes)
+        return xasprintf("%lld MiB of memory, %lld processes",
+                         (long long)(b->options.memory_bytes / (1024 * 1024)), (long long)engine_pids(b));
+    return xasprintf("half of the engine's memory, %lld processes", (long long)engine_pids(b));
+}
+
+/* What can be found out without an engine: the flags are tried on an empty body. */
+static int check_flags(const struct engine_options *o, struct error *err)
+{
+    _cleanup_(cleanup_json_decref) json_t *body = json_pack("{s:{}}", "HostConfig");
+    return o->run_flags ? run_flags_apply(o->run_flags, body, err) : 0;
+}
+
+struct backend *engine_new(const struct engine_options *options, struct error *err)
+{
+    struct reference image;
+    if (reference_parse(options->image ? options->image : DEFAULT_IMAGE, &image, err) < 0 ||
+        check_flags(options, err) < 0)
+        return NULL;
+    struct engine_backend *b = xcalloc(1, sizeof(*b));
+    b->base.ops = &ops;
+    engine_options_copy(options, &b->options);
+    b->image = image;
+    b->images = images_new();
+    pthread_mutex_init(&b->lock, NULL);
+    b->limits = describe_wanted_limits(b);
+    b->environment = xasprintf("an isolated Linux computer: a container of the image %s", image.text);
+    return &b->base;
+}

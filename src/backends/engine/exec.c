@@ -1,0 +1,188 @@
+/* One command over the link; and what it means when the link ends under it: the computer may be gone, or only
+ * the way to it (an engine that restarts). The engine is asked; it knows. */
+#include <errno.h>
+#include <poll.h>
+
+#include "backends/engine/private.h"
+#include "backends/verdict.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define ASK_TIMEOUT_NS (10 * NSEC_PER_SEC)
+#define DEFAULT_SHELL "/bin/bash"
+#define FALLBACK_SHELL "/bin/sh"
+
+const char *engine_shell(const struct engine_instance *i)
+{
+    if (i->backend->options.shell)
+        return i->backend->options.shell;
+    return i->has_bash ? DEFAULT_SHELL : FALLBACK_SHELL;
+}
+
+static int ended(struct engine_instance *i, const struct container_look *look, struct error *err)
+{
+    pthread_mutex_lock(&i->lock);
+    i->ended = true;
+    pthread_mutex_unlock(&i->lock);
+    if (look->oom_killed)
+        return verdict_gone(i->memory_bytes, err);
+    if (look->state == CONTAINER_ABSENT)
+        return error_set(err, ERR_GONE,
+                         "its container %.12s was removed from outside, or has ended by itself",
+                         i->container);
+    return error_set(err, ERR_GONE, "its container %.12s was stopped, with exit code %d", i->container,
+                     look->exit_code);
+}
+
+/* The link is dead. -1: so is the computer (ERR_GONE), or it can't be known (ERR_UNAVAILABLE); 0: it lives.
+ */
+static int ask_engine(struct engine_instance *i, struct error *err)
+{
+    const struct wait bounded = {.deadline = clock_now() + ASK_TIMEOUT_NS};
+    struct container_look look;
+    struct error why = ERROR_INIT;
+    if (container_look(i->engine, i->container, &bounded, &look, &why) < 0)
+        return error_set(err, ERR_UNAVAILABLE,
+                         "the engine doesn't answer, and the computer '%s' is its own: %.300s", i->id,
+                         why.msg);
+    json_decref(look.inspect);
+    if (look.state == CONTAINER_RUNNING)
+        return 0;
+    if (look.state == CONTAINER_PAUSED)
+        return error_set(err, ERR_UNAVAILABLE,
+                         "the container %.12s of computer '%s' is paused: %s unpause %.12s", i->container,
+                         i->id, engine_name(i->engine), i->container);
+    return ended(i, &look, err);
+}
+
+static int make_link(struct engine_instance *i, const struct wait *wait, struct link **ret, struct error *err)
+{
+    if (ask_engine(i, err) < 0)
+        return -1;
+    struct error why = ERROR_INIT;
+    if (engine_instance_enter(i, wait, ret, &why) == 0)
+        return 0;
+    return error_set(err, why.code == ERR_GONE ? ERR_UNAVAILABLE : why.code, "%s", why.msg);
+}
+
+/* Under the lock, and left under it. Makes a new link; others wait for it. */
+static int relink_locked(struct engine_instance *i, const struct wait *wait, struct error *err)
+{
+    struct cancel *over = i->relinking = cancel_new();
+    struct link *fresh = NULL;
+    pthread_mutex_unlock(&i->lock);
+    int failed = make_link(i, wait, &fresh, err);
+    pthread_mutex_lock(&i->lock);
+    i->relinking = NULL;
+    if (failed == 0) {
+        link_unref(i->link);
+        i->link = fresh;
+    }
+    cancel_fire(over, ERR_BUSY);
+    cancel_unref(over);
+    return failed;
+}
+
+static int await_relink_locked(struct engine_instance *i, const struct wait *wait, struct error *err)
+{
+    struct cancel *over = cancel_ref(i->relinking);
+    pthread_mutex_unlock(&i->lock);
+    int failed = wait_fd(cancel_fd(over), POLLIN, wait, NULL, err);
+    cancel_unref(over);
+    pthread_mutex_lock(&i->lock);
+    return failed;
+}
+
+/* A reference to a link that lives. */
+static struct link *take_link(struct engine_instance *i, const struct wait *wait, struct error *err)
+{
+    int failed = 0;
+    struct link *link = NULL;
+    pthread_mutex_lock(&i->lock);
+    while (failed == 0 && !link) {
+        if (i->ended)
+            failed = error_set(err, ERR_GONE, "it has ended");
+        else if (i->relinking)
+            failed = await_relink_locked(i, wait, err);
+        else if (i->link && link_alive(i->link))
+            link = link_ref(i->link);
+        else
+            failed = relink_locked(i, wait, err);
+    }
+    pthread_mutex_unlock(&i->lock);
+    return link;
+}
+
+/* The link died under a command. */
+static int lost(struct engine_instance *i, const struct error *why, struct error *err)
+{
+    pthread_mutex_lock(&i->lock);
+    bool known = i->ended;
+    pthread_mutex_unlock(&i->lock);
+    if (known)
+        return error_set(err, ERR_GONE, "%s", why->msg);
+    if (ask_engine(i, err) < 0)
+        return -1;
+    return error_set(err, ERR_UNAVAILABLE,
+                     "the stream to the computer '%s' broke under the command, which may have been ended by "
+                     "that; the computer itself runs, so try again",
+                     i->id);
+}
+
+static bool try_other_shell(struct engine_instance *i, const struct exec_request *request,
+                            const struct guest_exit *exit)
+{
+    if (exit->stage != GUEST_STAGE_EXEC || exit->sys != ENOENT || !request->command ||
+        i->backend->options.shell || !i->has_bash)
+        return false;
+    i->has_bash = false;
+    return true;
+}
+
+static int judge(struct engine_instance *i, const struct exec_request *request, const struct guest_exit *exit,
+                 struct exec_result *ret, struct error *err)
+{
+    const struct verdict_about about = {
+        .shell = engine_shell(i),
+        .shell_was_there = false,
+        .other_shells = i->has_bash ? DEFAULT_SHELL
+                        : i->has_sh ? FALLBACK_SHELL
+                                    : "",
+        .pids = i->pids,
+    };
+    return verdict(&about, request, exit, ret, err);
+}
+
+static int run(struct engine_instance *i, const struct exec_request *request, struct exec_result *ret,
+               struct error *err)
+{
+    struct guest_exit exit = {0};
+    struct error why = ERROR_INIT;
+    int failed;
+    do {
+        struct link *link = take_link(i, &request->wait, &why);
+        if (!link)
+            return why.code == ERR_TIMEOUT ? verdict_stopped(&why, ret, err)
+                                           : error_set(err, why.code, "%s", why.msg);
+        exec_result_done(ret);
+        failed = link_exec(link, request, engine_shell(i), ret, &exit, &why);
+        link_unref(link);
+    } while (failed == 0 && try_other_shell(i, request, &exit));
+    if (failed == 0)
+        return judge(i, request, &exit, ret, err);
+    return why.code == ERR_GONE ? lost(i, &why, err) : verdict_stopped(&why, ret, err);
+}
+
+int engine_instance_exec(struct instance *instance, const struct exec_request *request,
+                         struct exec_result *ret, struct error *err)
+{
+    struct engine_instance *i = engine_instance_of(instance);
+    struct exec_result result = {0};
+    int failed = i->way == WAY_LINK ? run(i, request, &result, err) : plain_exec(i, request, &result, err);
+    if (failed < 0) {
+        exec_result_done(&result);
+        return -1;
+    }
+    *ret = result;
+    return 0;
+}

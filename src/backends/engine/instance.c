@@ -1,0 +1,452 @@
+/* The life of one container: made with our program as its first process, or taken up as it is; stopped;
+ * removed. How commands get in is decided when it is taken up (open_way):
+ *
+ *   new or stopped, ours   attach to its first process, then start it: our program, which greets
+ *   running                put our program into it, start that by one exec of the engine
+ *   neither works          one exec of the engine per command, said in the record
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/engine/container.h"
+#include "backends/engine/podman.h"
+#include "backends/engine/private.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+
+#define END_TIMEOUT_NS (30 * NSEC_PER_SEC)
+#define SPOOL_DIR "/tmp/command-output" /* as in native computers */
+
+static struct engine_instance *instance_new(struct engine_backend *b, struct engine *e, const char *id,
+                                            bool temporary)
+{
+    struct engine_instance *i = xcalloc(1, sizeof(*i));
+    i->base.ops = b->base.ops;
+    i->backend = b;
+    i->engine = e;
+    i->temporary = temporary;
+    snprintf(i->id, sizeof(i->id), "%s", id);
+    pthread_mutex_init(&i->lock, NULL);
+    return i;
+}
+
+static struct engine_instance *instance_free(struct engine_instance *i)
+{
+    if (!i)
+        return NULL;
+    link_unref(i->link);
+    pthread_mutex_destroy(&i->lock);
+    free(i);
+    return NULL;
+}
+
+/* --- the way in --- */
+
+static struct serve_config guest_config(const struct engine_instance *i, bool first_process)
+{
+    struct serve_config config = {
+        .flags = (i->temporary && !i->foreign ? SERVE_DIES : 0) |
+                 (first_process && i->firewall_wanted ? SERVE_FIREWALL : 0),
+    };
+    snprintf(config.spool_dir, sizeof(config.spool_dir), "%s", SPOOL_DIR);
+    return config;
+}
+
+static void note_ready(struct engine_instance *i, const struct serve_ready *ready)
+{
+    i->has_bash = ready->has_shell[0] == 1;
+    i->has_sh = ready->has_shell[1] == 1;
+    if (ready->firewall == SERVE_FIREWALL_FAILED)
+        snprintf(i->firewall, sizeof(i->firewall), "%.60s: %.120s", ready->error.stage, ready->error.text);
+}
+
+/* stream: taken. */
+static int greet(struct engine_instance *i, struct http_stream *stream, bool first_process,
+                 const struct wait *wait, struct link **ret, struct error *err)
+{
+    struct serve_ready ready;
+    int32_t pid;
+    const struct link_options options = {
+        .stream = stream, .multiplexed = true, .config = guest_config(i, first_process)};
+    struct link *link = link_open(&options, wait, &ready, &pid, err);
+    if (!link)
+        return -1;
+    note_ready(i, &ready);
+    *ret = link;
+    return 0;
+}
+
+/* The stream is there before the container starts: nothing that our program says is lost. */
+static int start_attached(struct engine_instance *i, const struct wait *wait, struct error *err)
+{
+    struct http_stream *stream = NULL;
+    if (container_attach(i->engine, i->container, wait, &stream, err) < 0)
+        return -1;
+    if (container_start(i->engine, i->container, wait, err) < 0) {
+        http_stream_free(stream);
+        return -1;
+    }
+    return greet(i, stream, true, wait, &i->link, err);
+}
+
+int engine_instance_enter(struct engine_instance *i, const struct wait *wait, struct link **ret,
+                          struct error *err)
+{
+    struct http_stream *stream = NULL;
+    if (container_upload(i->engine, i->container, wait, err) < 0 ||
+        container_exec_guest(i->engine, i->container, wait, &stream, err) < 0)
+        return -1;
+    return greet(i, stream, false, wait, ret, err);
+}
+
+/* What keeps our program out: the image's architecture, a read-only or noexec root, a policy. Anything that
+ * is about time or the engine itself isn't that. */
+static bool is_kept_out(const struct error *err)
+{
+    return err->code != ERR_TIMEOUT && err->code != ERR_CANCELLED && err->code != ERR_DELETED &&
+           err->code != ERR_LIMIT;
+}
+
+static void use_exec(struct engine_instance *i, const struct error *why)
+{
+    i->way = WAY_EXEC;
+    snprintf(i->way_why, sizeof(i->way_why), "%.150s", why->msg);
+    i->has_bash = i->has_sh = true; /* as far as we know */
+}
+
+/* --- making --- */
+
+static int plan_container(const struct engine_instance *i, const struct computer_spec *spec, bool with_guest,
+                          struct container *ret, struct error *err)
+{
+    const struct engine_backend *b = i->backend;
+    static const struct computer_owner nobody;
+    const struct computer_owner *owner = spec->owner ? spec->owner : &nobody;
+    const struct container_options options = {
+        .image = b->image.text,
+        .image_name = b->image.text,
+        .id = spec->id,
+        .principal = spec->principal,
+        .key = spec->key,
+        .temporary = spec->temporary,
+        .owner = {owner->machine, owner->boot, owner->pid, owner->start, owner->state},
+        .guest = with_guest ? CONTAINER_GUEST_PATH : NULL,
+        .network = b->options.network,
+        .memory_bytes = engine_memory(b, i->engine),
+        .pids = engine_pids(b),
+        .cpus = b->options.cpus,
+        .run_flags = b->options.run_flags,
+    };
+    return container_plan(&options, ret, err);
+}
+
+/* As the engine is asked for them, or as it tells. */
+static void note_limits(struct engine_instance *i, const json_t *config)
+{
+    const json_t *host = json_get_object(config, "HostConfig");
+    i->memory_bytes = json_integer_value(json_object_get(host, "Memory"));
+    i->pids = json_integer_value(json_object_get(host, "PidsLimit"));
+}
+
+static int make_container(struct engine_instance *i, const struct computer_spec *spec, bool with_guest,
+                          const struct wait *wait, struct error *err)
+{
+    struct engine_backend *b = i->backend;
+    _cleanup_(cleanup_json_decref) json_t *made = NULL;
+    _cleanup_(container_done) struct container plan = {0};
+    if (plan_container(i, spec, with_guest, &plan, err) < 0)
+        return -1;
+    const char *wanted = plan.platform ? plan.platform : b->options.platform;
+    _cleanup_(cleanup_free) char *platform = wanted ? http_encode(wanted) : NULL;
+    _cleanup_(cleanup_free) char *path = xasprintf("/containers/create?name=%s%s%s", plan.name,
+                                                   platform ? "&platform=" : "", platform ? platform : "");
+    podman_adapt_create(plan.body);
+    if (engine_call(i->engine, "POST", path, plan.body, wait, &made, err) < 0)
+        return -1;
+    i->firewall_wanted = plan.firewall;
+    if (plan.no_firewall)
+        snprintf(i->firewall, sizeof(i->firewall), "%s", plan.no_firewall);
+    note_limits(i, plan.body);
+    const char *id = json_get_string(made, "Id");
+    if (!id || strlen(id) >= sizeof(i->container) || strspn(id, "0123456789abcdef") != strlen(id))
+        return error_set(err, ERR_UNAVAILABLE, "%s gave the container no id", engine_name(i->engine));
+    snprintf(i->container, sizeof(i->container), "%s", id);
+    return 0;
+}
+
+static void discard(struct engine_instance *i)
+{
+    const struct wait bounded = {.deadline = clock_now() + END_TIMEOUT_NS};
+    link_unref(TAKE_PTR(i->link));
+    if (i->container[0])
+        container_remove(i->engine, i->container, &bounded, NULL);
+    i->container[0] = '\0';
+}
+
+static int make_linked(struct engine_instance *i, const struct computer_spec *spec, const struct wait *wait,
+                       struct error *err)
+{
+    if (make_container(i, spec, true, wait, err) < 0)
+        return -1;
+    if (container_upload(i->engine, i->container, wait, err) == 0 && start_attached(i, wait, err) == 0)
+        return 0;
+    return -1;
+}
+
+static int make_plain(struct engine_instance *i, const struct computer_spec *spec, const struct wait *wait,
+                      struct error *err)
+{
+    return make_container(i, spec, false, wait, err) < 0
+               ? -1
+               : container_start(i->engine, i->container, wait, err);
+}
+
+static int make(struct engine_instance *i, const struct computer_spec *spec, const struct wait *wait,
+                struct error *err)
+{
+    struct error why = ERROR_INIT;
+    if (make_linked(i, spec, wait, &why) == 0)
+        return 0;
+    bool made = i->container[0] != '\0';
+    discard(i);
+    if (!made || !is_kept_out(&why))
+        return error_set(err, why.code, "%s", why.msg);
+    struct error plain = ERROR_INIT;
+    if (make_plain(i, spec, wait, &plain) < 0) {
+        discard(i);
+        return error_set(err, plain.code, "%s (and before that: %.150s)", plain.msg, why.msg);
+    }
+    use_exec(i, &why);
+    return 0;
+}
+
+int engine_instance_create(struct backend *backend, const struct computer_spec *spec, const struct wait *wait,
+                           struct instance **ret, struct error *err)
+{
+    struct engine_backend *b = engine_of(backend);
+    struct engine *e = engine_ready(b, wait, err);
+    struct image image;
+    if (!e ||
+        image_ensure(b->images, e, &b->image, b->options.platform, spec->progress, wait, &image, err) < 0)
+        return -1;
+    struct engine_instance *i = instance_new(b, e, spec->id, spec->temporary);
+    snprintf(i->image, sizeof(i->image), "%s", b->image.text);
+    if (make(i, spec, wait, err) < 0) {
+        instance_free(i);
+        return -1;
+    }
+    *ret = &i->base;
+    return 0;
+}
+
+/* --- taking up --- */
+
+static const char *label_of(const json_t *inspect, const char *label)
+{
+    return json_get_string(json_get_object(json_get_object(inspect, "Config"), "Labels"), label);
+}
+
+/* Whether our program is its first process. */
+static bool runs_guest(const json_t *inspect)
+{
+    const char *mode = label_of(inspect, LABEL_MODE);
+    return mode && strcmp(mode, "serve") == 0;
+}
+
+static bool is_of_creation(const json_t *inspect, const char *key)
+{
+    const char *its = label_of(inspect, LABEL_KEY);
+    return its && strcmp(its, key) == 0;
+}
+
+/* It has the capability for the firewall alone. */
+static bool has_net_admin(const json_t *inspect)
+{
+    size_t n;
+    json_t *capability;
+    const json_t *host = json_get_object(inspect, "HostConfig");
+    json_array_foreach (json_object_get(host, "CapAdd"), n, capability)
+        if (json_is_string(capability) && strstr(json_string_value(capability), "NET_ADMIN"))
+            return container_network(host) == CONTAINER_NETWORK_OWN;
+    return false;
+}
+
+static int resume(struct engine_instance *i, const struct container_look *look, const struct wait *wait,
+                  struct error *err)
+{
+    struct error why = ERROR_INIT;
+    int failed;
+    if (look->state == CONTAINER_PAUSED)
+        return error_set(err, ERR_UNAVAILABLE, "its container %.12s is paused: %s unpause %.12s",
+                         i->container, engine_name(i->engine), i->container);
+    bool ours = runs_guest(look->inspect);
+    if (look->state == CONTAINER_STOPPED && ours) {
+        failed = container_upload(i->engine, i->container, wait, &why);
+        if (failed == 0)
+            failed = start_attached(i, wait, &why);
+    } else {
+        if (look->state == CONTAINER_STOPPED && container_start(i->engine, i->container, wait, err) < 0)
+            return -1;
+        failed = engine_instance_enter(i, wait, &i->link, &why);
+    }
+    if (failed == 0)
+        return 0;
+    if (ours || !is_kept_out(&why))
+        return error_set(err, why.code, "%s", why.msg);
+    use_exec(i, &why);
+    return 0;
+}
+
+/* Another engine than the one that made it has lost nothing. */
+static int absent(const struct engine *e, const json_t *data, const char *container, struct error *err)
+{
+    const char *address = json_get_string(data, "address");
+    if (address && strcmp(address, e->address.text) != 0)
+        return error_set(
+            err, ERR_UNAVAILABLE,
+            "it was made by the engine at %.100s, and this server uses the one at %.100s: start it "
+            "with that engine, or choose another computer_id",
+            address, e->address.text);
+    return error_set(err, ERR_GONE, "its container %.12s was removed", container);
+}
+
+int engine_instance_attach(struct backend *backend, const struct computer_spec *spec, const json_t *data,
+                           const struct wait *wait, struct instance **ret, struct error *err)
+{
+    struct engine_backend *b = engine_of(backend);
+    struct engine *e = engine_ready(b, wait, err);
+    const char *container = json_get_string(data, "container");
+    struct container_look look;
+    _cleanup_(cleanup_free) char *name = container_name(spec->principal, spec->id);
+    if (!e || container_look(e, container ? container : name, wait, &look, err) < 0)
+        return -1;
+    _cleanup_(cleanup_json_decref) json_t *inspect = look.inspect;
+    const char *id = json_get_string(inspect, "Id");
+    if (look.state == CONTAINER_ABSENT || !id)
+        return absent(e, data, container ? container : name, err);
+    struct engine_instance *i = instance_new(b, e, spec->id, spec->temporary);
+    snprintf(i->container, sizeof(i->container), "%s", id);
+    const char *image = json_get_string(json_get_object(inspect, "Config"), "Image");
+    snprintf(i->image, sizeof(i->image), "%s", image ? image : "");
+    i->foreign = !runs_guest(inspect);
+    note_limits(i, inspect);
+    i->firewall_wanted = has_net_admin(inspect);
+    if (resume(i, &look, wait, err) < 0) {
+        instance_free(i);
+        return -1;
+    }
+    *ret = &i->base;
+    return 0;
+}
+
+/* --- records --- */
+
+json_t *engine_instance_plan(const struct backend *b, const struct computer_spec *spec)
+{
+    const struct engine_backend *eb = (const struct engine_backend *)b;
+    _cleanup_(cleanup_free) char *name = container_name(spec->principal, spec->id);
+    json_t *o = json_object();
+    json_object_set_new(o, "name", json_string(name));
+    json_object_set_new(o, "key", json_string(spec->key));
+    json_object_set_new(o, "image", json_string(eb->image.text));
+    return o;
+}
+
+json_t *engine_instance_record(const struct instance *instance)
+{
+    const struct engine_instance *i = (const struct engine_instance *)instance;
+    json_t *o = json_object();
+    json_object_set_new(o, "container", json_string(i->container));
+    json_object_set_new(o, "engine", json_string(engine_name(i->engine)));
+    json_object_set_new(o, "address", json_string(i->engine->address.text));
+    json_object_set_new(o, "image", json_string(i->image));
+    json_object_set_new(o, "commands", json_string(i->way == WAY_LINK ? "stream" : "engine exec"));
+    if (i->way == WAY_EXEC)
+        json_object_set_new(o, "why", json_string(i->way_why));
+    if (i->firewall[0])
+        json_object_set_new(o, "firewall", json_string(i->firewall));
+    return o;
+}
+
+/* --- the end --- */
+
+bool engine_instance_alive(const struct instance *instance)
+{
+    struct engine_instance *i = engine_instance_of(instance);
+    pthread_mutex_lock(&i->lock);
+    bool alive = !i->ended;
+    pthread_mutex_unlock(&i->lock);
+    return alive;
+}
+
+/* A temporary computer ends with the stream; what else has to be done waits for remove and detach. */
+void engine_instance_kill(struct instance *instance)
+{
+    struct engine_instance *i = engine_instance_of(instance);
+    pthread_mutex_lock(&i->lock);
+    i->ended = true;
+    struct link *link = i->link;
+    if (link)
+        link_close(link);
+    pthread_mutex_unlock(&i->lock);
+}
+
+int engine_instance_detach(struct instance *instance, struct error *err)
+{
+    struct engine_instance *i = engine_instance_of(instance);
+    const struct wait bounded = {.deadline = clock_now() + END_TIMEOUT_NS};
+    int r = 0;
+    link_unref(TAKE_PTR(i->link));
+    if (!i->backend->options.keep_running)
+        r = container_stop(i->engine, i->container, &bounded, err);
+    instance_free(i);
+    return r;
+}
+
+int engine_instance_remove(struct instance *instance, struct error *err)
+{
+    struct engine_instance *i = engine_instance_of(instance);
+    const struct wait bounded = {.deadline = clock_now() + END_TIMEOUT_NS};
+    link_unref(TAKE_PTR(i->link));
+    int r = container_remove(i->engine, i->container, &bounded, err);
+    instance_free(i);
+    return r;
+}
+
+/* By its id, or by its name if it is of this very creation: another's container of that name is none of ours.
+ */
+int engine_reap(struct backend *backend, const struct computer_spec *spec, const json_t *data,
+                struct error *err)
+{
+    struct engine_backend *b = engine_of(backend);
+    const struct wait bounded = {.deadline = clock_now() + END_TIMEOUT_NS};
+    struct engine *e = engine_ready(b, &bounded, err);
+    const char *container = json_get_string(data, "container");
+    _cleanup_(cleanup_free) char *name = container_name(spec->principal, spec->id);
+    struct container_look look;
+    if (!e || container_look(e, container ? container : name, &bounded, &look, err) < 0)
+        return -1;
+    _cleanup_(cleanup_json_decref) json_t *inspect = look.inspect;
+    const char *id = json_get_string(inspect, "Id");
+    if (look.state == CONTAINER_ABSENT || !id)
+        return 0;
+    if (!container && !is_of_creation(inspect, spec->key))
+        return 0;
+    return container_remove(e, id, &bounded, err);
+}
+
+/* A permanent one whose server died runs on as long as the engine does; it is stopped, unless it is to run.
+ */
+int engine_settle(struct backend *backend, const struct computer_spec *spec, const json_t *data,
+                  struct error *err)
+{
+    struct engine_backend *b = engine_of(backend);
+    const struct wait bounded = {.deadline = clock_now() + END_TIMEOUT_NS};
+    const char *container = json_get_string(data, "container");
+    struct engine *e = engine_ready(b, &bounded, err);
+    if (!e)
+        return -1;
+    return b->options.keep_running || !container ? 0 : container_stop(e, container, &bounded, err);
+}

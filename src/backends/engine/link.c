@@ -1,0 +1,547 @@
+/* Many commands, one stream. Each caller of link_exec() has a run: its frame, to be sent, and what has come
+ * for it. One of the callers that wait, the pump, reads and writes for all; when it leaves, it passes that
+ * on. No lock is held while anything is waited for.
+ *
+ *   run:  QUEUED --its frame is sent--> SENT --END, or the stream's end--> over
+ *         a run that has to stop early before any byte of it was sent is taken back; later, KILL is sent
+ *         behind it, and END awaited
+ *
+ * What comes from the guest is hostile: ids that nobody has are dropped, more output than was asked for is
+ * not kept, strings are cut. */
+#include "backends/engine/link.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "backends/command.h"
+#include "backends/engine/frames.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/list.h"
+#include "base/mem.h"
+
+#define OPEN_TIMEOUT_NS (20 * NSEC_PER_SEC)
+#define END_TIMEOUT_NS (10 * NSEC_PER_SEC) /* from KILL to END */
+#define CHUNK_BYTES (64 * KIB)
+#define READ_ROUNDS 64 /* before the limits are looked at again */
+
+struct run {
+    struct list node;
+    uint32_t id;
+    struct buf out; /* its frames */
+    size_t sent;
+    size_t limit, received; /* bytes of output */
+    struct buf parts[2][2]; /* stream, head or tail */
+    struct serve_end end;
+    bool over, ended, waits;
+    struct cancel *event; /* a one-shot event: over, or it is the pump now */
+};
+
+struct link {
+    atomic_int refs;
+    struct http_stream *stream;
+    struct frames frames;
+    int wake; /* there is something to send */
+
+    pthread_mutex_t lock; /* of all that follows */
+    struct list runs;
+    struct run *pump; /* who reads and writes; NULL: nobody waits */
+    bool looking;     /* link_alive() does, for a moment */
+    bool dead;
+    struct error death;
+    uint32_t next_id;
+
+    bool has_hello, has_ready; /* while it is opened, by one thread */
+    struct serve_hello hello;
+    struct serve_ready ready;
+};
+
+/* --- what comes --- */
+
+static void finish_locked(struct run *r)
+{
+    r->over = true;
+    cancel_fire(r->event, ERR_BUSY);
+}
+
+static struct run *find_locked(struct link *l, uint32_t id)
+{
+    list_for_each (node, &l->runs) {
+        struct run *r = list_entry(node, struct run, node);
+        if (r->id == id && !r->over)
+            return r;
+    }
+    return NULL;
+}
+
+static void take_output(struct run *r, const void *body, size_t size)
+{
+    struct serve_output head;
+    if (size <= sizeof(head))
+        return;
+    memcpy(&head, body, sizeof(head));
+    size_t n = size - sizeof(head);
+    if (head.stream > 1 || head.part > 1 || n > r->limit - r->received)
+        return;
+    if (buf_append(&r->parts[head.stream][head.part], (const char *)body + sizeof(head), n) == 0)
+        r->received += n;
+}
+
+static int on_frame(void *ctx, const struct serve_frame *frame, const void *body, struct error *err)
+{
+    struct link *l = ctx;
+    if (frame->type == SERVE_HELLO && frame->size == sizeof(l->hello)) {
+        memcpy(&l->hello, body, sizeof(l->hello));
+        if (l->hello.magic != SERVE_MAGIC || l->hello.version != SERVE_VERSION)
+            return error_set(err, ERR_UNAVAILABLE, "the computer's first process is of another version");
+        l->has_hello = true;
+        return 0;
+    }
+    if (frame->type == SERVE_READY && frame->size == sizeof(l->ready)) {
+        memcpy(&l->ready, body, sizeof(l->ready));
+        l->ready.error.text[GUEST_TEXT_MAX - 1] = '\0';
+        l->ready.error.stage[sizeof(l->ready.error.stage) - 1] = '\0';
+        l->has_ready = true;
+        return 0;
+    }
+    pthread_mutex_lock(&l->lock);
+    struct run *r = find_locked(l, frame->id);
+    if (r && frame->type == SERVE_OUTPUT) {
+        take_output(r, body, frame->size);
+    } else if (r && frame->type == SERVE_END && frame->size == sizeof(r->end)) {
+        memcpy(&r->end, body, sizeof(r->end));
+        r->ended = true;
+        finish_locked(r);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return 0;
+}
+
+/* The last words on standard error, on one line. */
+static void add_noise(const struct frames *f, struct error *err)
+{
+    char words[200];
+    size_t n = f->noise.len < sizeof(words) - 1 ? f->noise.len : sizeof(words) - 1;
+    if (n == 0)
+        return;
+    memcpy(words, f->noise.data + f->noise.len - n, n);
+    words[n] = '\0';
+    for (char *c = words; *c; c++)
+        if ((unsigned char)*c < ' ')
+            *c = ' ';
+    const struct error cause = *err;
+    error_set(err, cause.code, "%s; it said: %s", cause.msg, words);
+}
+
+static void die(struct link *l, const struct error *why)
+{
+    pthread_mutex_lock(&l->lock);
+    if (!l->dead) {
+        l->dead = true;
+        l->death = *why;
+        add_noise(&l->frames, &l->death);
+    }
+    list_for_each (node, &l->runs)
+        finish_locked(list_entry(node, struct run, node));
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* Reads what is there. The pump's, or of whoever opens the link. */
+static void read_stream(struct link *l)
+{
+    char chunk[CHUNK_BYTES];
+    struct error why = ERROR_INIT;
+    for (int i = 0; i < READ_ROUNDS; i++) {
+        ssize_t n = http_stream_read(l->stream, chunk, sizeof(chunk));
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        if (n < 0)
+            error_errno(&why, ERR_GONE, errno, "the stream to the computer broke");
+        else if (n == 0)
+            error_set(&why, ERR_GONE, "its first process ended, or the engine did");
+        else if (frames_feed(&l->frames, chunk, (size_t)n, on_frame, l, &why) == 0)
+            continue;
+        die(l, &why);
+        return;
+    }
+}
+
+/* --- what goes --- */
+
+/* The first run with bytes to send: frames go out whole, one after the other. */
+static struct run *next_to_send_locked(struct link *l)
+{
+    list_for_each (node, &l->runs) {
+        struct run *r = list_entry(node, struct run, node);
+        if (r->sent > 0 && r->sent < r->out.len)
+            return r;
+    }
+    list_for_each (node, &l->runs) {
+        struct run *r = list_entry(node, struct run, node);
+        if (r->sent < r->out.len && !r->over)
+            return r;
+    }
+    return NULL;
+}
+
+/* A piece is written without the lock: only the pump writes, and a run that has begun to be sent stays until
+ * the pump says that it is over. True while there is more to send than the stream takes. */
+static bool write_stream(struct link *l)
+{
+    for (;;) {
+        pthread_mutex_lock(&l->lock);
+        struct run *r = l->dead ? NULL : next_to_send_locked(l);
+        ssize_t n = r ? http_stream_write(l->stream, r->out.data + r->sent, r->out.len - r->sent) : 0;
+        int failure = n < 0 ? errno : 0;
+        if (n > 0)
+            r->sent += (size_t)n;
+        pthread_mutex_unlock(&l->lock);
+        if (!r)
+            return false;
+        if (n < 0 && failure == EAGAIN)
+            return true;
+        if (n < 0 && failure != EINTR) {
+            struct error why = ERROR_INIT;
+            error_errno(&why, ERR_GONE, failure, "the stream to the computer broke");
+            die(l, &why);
+            return false;
+        }
+    }
+}
+
+static void wake_pump(struct link *l)
+{
+    const uint64_t one = 1;
+    if (write(l->wake, &one, sizeof(one)) < 0)
+        return; /* it is awake already */
+}
+
+/* One round of the pump: sends, waits for something, reads. -1: the limits were met. */
+static int pump(struct link *l, const struct wait *wait, struct error *err)
+{
+    uint64_t ignored;
+    bool full = write_stream(l);
+    read_stream(l); /* with TLS, bytes may be here that poll(2) doesn't know of */
+    struct pollfd p[] = {
+        {.fd = http_stream_fd(l->stream), .events = (short)(full ? POLLIN | POLLOUT : POLLIN)},
+        {.fd = l->wake, .events = POLLIN},
+        {.fd = cancel_fd(wait->cancel), .events = POLLIN},
+    };
+    pthread_mutex_lock(&l->lock);
+    bool idle = !l->dead && !(l->pump && l->pump->over);
+    pthread_mutex_unlock(&l->lock);
+    if (idle && poll(p, ARRAY_LEN(p), clock_poll_timeout(wait->deadline)) > 0) {
+        if (p[1].revents && read(l->wake, &ignored, sizeof(ignored)) < 0)
+            p[1].revents = 0;
+        if (p[0].revents)
+            read_stream(l);
+    }
+    return wait_check(wait, err);
+}
+
+/* --- opening and closing --- */
+
+static int await_flag(struct link *l, const bool *flag, const struct wait *wait, struct error *err)
+{
+    while (!*flag && !l->dead)
+        if (pump(l, wait, err) < 0) {
+            if (err)
+                add_noise(&l->frames, err);
+            return -1;
+        }
+    if (*flag)
+        return 0;
+    return error_set(err, ERR_UNAVAILABLE, "%s", l->death.msg);
+}
+
+static int greet(struct link *l, const struct serve_config *config, const struct wait *wait,
+                 struct error *err)
+{
+    const struct serve_frame frame = {.size = sizeof(*config), .type = SERVE_CONFIG};
+    struct wait bounded = wait_at_most(wait, clock_now() + OPEN_TIMEOUT_NS);
+    struct run greeting = {.out = BUF_INIT(sizeof(frame) + sizeof(*config)), .event = cancel_new()};
+    int r = await_flag(l, &l->has_hello, &bounded, err);
+    if (r == 0 && (buf_append(&greeting.out, &frame, sizeof(frame)) < 0 ||
+                   buf_append(&greeting.out, config, sizeof(*config)) < 0))
+        r = error_set(err, ERR_LIMIT, "out of memory");
+    if (r == 0) {
+        list_append(&l->runs, &greeting.node);
+        r = await_flag(l, &l->has_ready, &bounded, err);
+        list_unlink(&greeting.node);
+    }
+    cancel_unref(greeting.event);
+    buf_done(&greeting.out);
+    return r;
+}
+
+struct link *link_open(const struct link_options *o, const struct wait *wait, struct serve_ready *ret_ready,
+                       int32_t *ret_pid, struct error *err)
+{
+    struct link *l = xcalloc(1, sizeof(*l));
+    atomic_init(&l->refs, 1);
+    l->stream = o->stream;
+    l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    frames_init(&l->frames, o->multiplexed);
+    pthread_mutex_init(&l->lock, NULL);
+    list_init(&l->runs);
+    l->next_id = 1;
+    if (l->wake < 0) {
+        error_errno(err, ERR_LIMIT, errno, "make an event");
+        return link_unref(l);
+    }
+    if (greet(l, &o->config, wait, err) < 0)
+        return link_unref(l);
+    *ret_ready = l->ready;
+    *ret_pid = l->hello.pid;
+    return l;
+}
+
+bool link_alive(struct link *l)
+{
+    pthread_mutex_lock(&l->lock);
+    bool look = !l->pump && !l->looking && !l->dead;
+    l->looking |= look;
+    pthread_mutex_unlock(&l->lock);
+    if (look)
+        read_stream(l);
+    pthread_mutex_lock(&l->lock);
+    if (look)
+        l->looking = false;
+    bool alive = !l->dead;
+    pthread_mutex_unlock(&l->lock);
+    if (look)
+        wake_pump(l); /* a run may have come meanwhile */
+    return alive;
+}
+
+void link_close(struct link *l)
+{
+    struct error why = ERROR_INIT;
+    error_set(&why, ERR_GONE, "it was ended");
+    die(l, &why);
+    /* Whoever polls sees the end; the stream itself is freed with the link. */
+    shutdown(http_stream_fd(l->stream), SHUT_RDWR);
+    wake_pump(l);
+}
+
+struct link *link_ref(struct link *l)
+{
+    atomic_fetch_add(&l->refs, 1);
+    return l;
+}
+
+struct link *link_unref(struct link *l)
+{
+    if (!l || atomic_fetch_sub(&l->refs, 1) > 1)
+        return NULL;
+    http_stream_free(l->stream);
+    frames_done(&l->frames);
+    fd_close(l->wake);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+    return NULL;
+}
+
+/* --- commands --- */
+
+static int build_run(struct buf *out, uint32_t id, const struct exec_request *request, const char *shell,
+                     struct error *err)
+{
+    struct serve_frame frame = {.type = SERVE_RUN, .id = id};
+    struct serve_run head = {
+        .stdin_bytes = (uint32_t)request->stdin_len,
+        .output_limit = (uint32_t)request->output_limit,
+        .spool_limit = LIMIT_SPOOL_BYTES,
+        .flags = request->stdin_bytes ? SERVE_RUN_STDIN : 0,
+    };
+    _cleanup_(buf_done) struct buf body = BUF_INIT(GUEST_BODY_MAX);
+    if (command_append(&body, request->cwd ? request->cwd : "", request, shell, &head.argc, err) < 0)
+        return -1;
+    for (char *const *env = request->env; env && *env; env++, head.envc++)
+        if (command_append_text(&body, *env, strlen(*env), err) < 0)
+            return -1;
+    head.body_bytes = (uint32_t)body.len;
+    if (command_needs_script(request)) {
+        head.flags |= SERVE_RUN_SCRIPT;
+        head.script_bytes = (uint32_t)request->command_len;
+    }
+    frame.size = (uint32_t)(sizeof(head) + head.body_bytes + head.stdin_bytes + head.script_bytes);
+    if (buf_append(out, &frame, sizeof(frame)) < 0 || buf_append(out, &head, sizeof(head)) < 0 ||
+        buf_append(out, body.data, body.len) < 0 ||
+        (head.stdin_bytes && buf_append(out, request->stdin_bytes, request->stdin_len) < 0) ||
+        (head.script_bytes && buf_append(out, request->command, request->command_len) < 0))
+        return error_set(err, ERR_LIMIT, "the command with its input is larger than %u bytes", SERVE_RUN_MAX);
+    return 0;
+}
+
+static void become_pump_locked(struct link *l, struct run *r)
+{
+    r->waits = true;
+    if (!l->pump)
+        l->pump = r;
+}
+
+static void leave_locked(struct link *l, struct run *r)
+{
+    list_unlink(&r->node);
+    if (l->pump != r)
+        return;
+    l->pump = NULL;
+    list_for_each (node, &l->runs) {
+        struct run *other = list_entry(node, struct run, node);
+        if (!other->waits || other->over)
+            continue;
+        l->pump = other;
+        cancel_fire(other->event, ERR_BUSY);
+        return;
+    }
+}
+
+/* Until the run is over, or the limits are met. */
+static int await_run(struct link *l, struct run *r, const struct wait *wait, struct error *err)
+{
+    for (;;) {
+        pthread_mutex_lock(&l->lock);
+        become_pump_locked(l, r);
+        bool over = r->over, chosen = l->pump == r, looking = l->looking;
+        pthread_mutex_unlock(&l->lock);
+        if (over)
+            return 0;
+        int failed;
+        if (chosen && !looking)
+            failed = pump(l, wait, err);
+        else /* link_alive() wakes the pump when it has looked */
+            failed = wait_fd(chosen ? l->wake : cancel_fd(r->event), POLLIN, wait, NULL, err);
+        if (failed < 0)
+            return -1;
+    }
+}
+
+/* Told to stop. True if nothing of it ever reached the guest. */
+static bool take_back(struct link *l, struct run *r)
+{
+    const struct serve_frame kill = {.type = SERVE_KILL, .id = r->id};
+    pthread_mutex_lock(&l->lock);
+    bool unsent = r->sent == 0 || r->over;
+    if (unsent)
+        finish_locked(r);
+    else if (buf_append(&r->out, &kill, sizeof(kill)) < 0)
+        unsent = false;
+    pthread_mutex_unlock(&l->lock);
+    wake_pump(l);
+    return unsent;
+}
+
+/* Kills the command and waits until nothing of it is left. One that can't be killed so ends with all. */
+static void stop(struct link *l, struct run *r)
+{
+    const struct wait bounded = {.deadline = clock_now() + END_TIMEOUT_NS};
+    if (take_back(l, r) || await_run(l, r, &bounded, NULL) == 0)
+        return;
+    link_close(l);
+}
+
+/* Shown to a model and to people: nothing but a plain path. */
+static bool is_plain_path(const char *path, size_t size)
+{
+    size_t n = strnlen(path, size);
+    if (n == 0 || n == size || path[0] != '/')
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (path[i] <= ' ' || path[i] > '~')
+            return false;
+    return true;
+}
+
+static void fill_stream(struct run *r, int n, struct exec_stream *ret)
+{
+    buf_move(&ret->head, &r->parts[n][0]);
+    buf_move(&ret->tail, &r->parts[n][1]);
+    uint64_t kept = ret->head.len + ret->tail.len;
+    ret->total = r->ended && r->end.total[n] > kept ? r->end.total[n] : kept;
+    ret->omitted = ret->total - kept;
+    if (ret->omitted == 0 && ret->tail.len > 0) {
+        if (buf_append(&ret->head, ret->tail.data, ret->tail.len) == 0)
+            buf_clear(&ret->tail);
+    }
+    const char *path = r->end.spool_path[n];
+    if (!r->ended || r->end.spooled[n] == 0 || ret->omitted == 0 ||
+        !is_plain_path(path, sizeof(r->end.spool_path[n])))
+        return;
+    ret->path = xstrdup(path);
+    ret->path_bytes = r->end.spooled[n] < ret->total ? r->end.spooled[n] : ret->total;
+}
+
+static void fill_result(struct run *r, struct exec_result *ret)
+{
+    fill_stream(r, 0, &ret->out);
+    fill_stream(r, 1, &ret->err);
+    ret->oom_killed = r->ended && r->end.oom_kills > 0;
+    if (!r->ended || r->end.killed)
+        return;
+    _Static_assert(GUEST_BACKGROUND_MAX == LIMIT_BACKGROUND_PIDS, "as many as a result lists");
+    uint32_t count = r->end.exit.background_count;
+    ret->background_count = count < LIMIT_BACKGROUND_PIDS ? count : LIMIT_BACKGROUND_PIDS;
+    for (size_t n = 0; n < ret->background_count; n++)
+        ret->background[n] = r->end.exit.background[n];
+    ret->background_more = r->end.exit.background_more > 0;
+}
+
+static int begin_run(struct link *l, struct run *r, struct error *err)
+{
+    pthread_mutex_lock(&l->lock);
+    bool dead = l->dead;
+    if (dead && err)
+        *err = l->death;
+    if (!dead)
+        list_append(&l->runs, &r->node);
+    pthread_mutex_unlock(&l->lock);
+    if (dead)
+        return -1;
+    wake_pump(l);
+    return 0;
+}
+
+int link_exec(struct link *l, const struct exec_request *request, const char *shell, struct exec_result *ret,
+              struct guest_exit *ret_exit, struct error *err)
+{
+    struct run r = {.out = BUF_INIT(SERVE_RUN_MAX + 2 * sizeof(struct serve_frame)),
+                    .limit = request->output_limit,
+                    .event = cancel_new()};
+    for (int n = 0; n < 4; n++)
+        r.parts[n / 2][n % 2] = (struct buf)BUF_INIT(request->output_limit);
+    pthread_mutex_lock(&l->lock);
+    r.id = l->next_id++;
+    pthread_mutex_unlock(&l->lock);
+    int64_t began = clock_now();
+    int failed = build_run(&r.out, r.id, request, shell, err);
+    if (failed == 0 && (failed = begin_run(l, &r, err)) == 0) {
+        failed = await_run(l, &r, &request->wait, err);
+        if (failed < 0)
+            stop(l, &r);
+        pthread_mutex_lock(&l->lock);
+        leave_locked(l, &r);
+        if (failed == 0 && !r.ended) {
+            failed = -1;
+            if (err)
+                *err = l->death;
+        }
+        pthread_mutex_unlock(&l->lock);
+    }
+    ret->duration_ns = clock_now() - began;
+    fill_result(&r, ret);
+    *ret_exit = r.end.exit;
+    for (int n = 0; n < 4; n++)
+        buf_done(&r.parts[n / 2][n % 2]);
+    buf_done(&r.out);
+    cancel_unref(r.event);
+    return failed;
+}

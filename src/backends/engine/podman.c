@@ -1,0 +1,21 @@
+#include "backends/engine/podman.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+bool podman_is(const struct http_response *ping)
+{
+    _cleanup_(cleanup_free) char *version = http_response_header(ping, "libpod-api-version");
+    return version != NULL;
+}
+
+void podman_adapt_create(json_t *body)
+{
+    json_t *host = json_object_get(body, "HostConfig");
+    /* Its log drivers have other names; "none" is the same. */
+    json_t *log = json_object_get(host, "LogConfig");
+    if (log && !json_object_get(log, "Type"))
+        json_object_set_new(log, "Type", json_string("none"));
+}

@@ -1,0 +1,12 @@
+/* What Podman's Docker-compatible API does differently, for versions 4.3 and later. Nothing else in this
+ * folder asks which of the two it is, but for words. */
+#pragma once
+
+#include <jansson.h>
+
+#include "backends/engine/api.h"
+
+/* Whether the answer to /_ping is Podman's. */
+bool podman_is(const struct http_response *ping);
+/* Makes the body of a container create one that Podman understands. */
+void podman_adapt_create(json_t *body);

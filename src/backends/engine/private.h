@@ -1,0 +1,126 @@
+/* What the files of this folder know of the backend and of one computer. */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "backends/engine/api.h"
+#include "backends/engine/image.h"
+#include "backends/engine/link.h"
+
+struct engine_backend {
+    struct backend base;
+    struct engine_options options; /* its strings are ours */
+    struct reference image;
+    struct images *images;
+
+    pthread_mutex_t lock;      /* of all that follows */
+    struct engine *engine;     /* NULL: whoever needs it connects; then for good */
+    struct cancel *connecting; /* somebody does just that; fired when it is over */
+    struct error failure;      /* of the last attempt */
+    char *limits;              /* for describe; those of the engine once it is known */
+    char *environment;
+};
+
+/* How commands get into a computer. */
+enum engine_way {
+    WAY_LINK, /* our program runs inside */
+    WAY_EXEC, /* it can't: one exec of the engine per command */
+};
+
+struct engine_instance {
+    struct instance base;
+    struct engine_backend *backend;
+    struct engine *engine;
+    char id[LIMIT_COMPUTER_ID_BYTES + 1];
+    char container[80]; /* its id, hexadecimal */
+    char image[REFERENCE_MAX];
+    bool temporary;
+    bool foreign; /* made by another program: nothing of ours is in it but what runs */
+    enum engine_way way;
+    char way_why[160]; /* WAY_EXEC: why; "" otherwise */
+    char shell[128];   /* in use */
+    atomic_bool has_bash, has_sh;
+    bool firewall_wanted;
+    char firewall[200];         /* "" while it holds or isn't wanted; else why it is not there */
+    int64_t memory_bytes, pids; /* limits; 0: none */
+
+    pthread_mutex_t lock;     /* of all that follows */
+    struct link *link;        /* that is in use now; WAY_LINK only */
+    bool ended;               /* killed, or seen to be dead */
+    struct cancel *relinking; /* somebody makes a new link; fired when it is over */
+};
+
+static inline struct engine_backend *engine_of(const struct backend *b)
+{
+    return (struct engine_backend *)b; /* its first member */
+}
+static inline struct engine_instance *engine_instance_of(const struct instance *i)
+{
+    return (struct engine_instance *)i;
+}
+
+/* exec.c */
+const char *engine_shell(const struct engine_instance *i);
+/* plain.c: WAY_EXEC */
+int plain_exec(struct engine_instance *i, const struct exec_request *request, struct exec_result *ret,
+               struct error *err);
+/* instance.c: puts our program into a container that runs, and makes the link. Without the lock. */
+int engine_instance_enter(struct engine_instance *i, const struct wait *wait, struct link **ret,
+                          struct error *err);
+
+/* options.c */
+void engine_options_copy(const struct engine_options *from, struct engine_options *ret);
+void engine_options_done(struct engine_options *o);
+
+/* engine.c: limits of a new computer */
+int64_t engine_memory(const struct engine_backend *b, const struct engine *e);
+int64_t engine_pids(const struct engine_backend *b);
+
+/* engine.c: the one that is connected; the first caller connects, others wait. NULL on error. */
+struct engine *engine_ready(struct engine_backend *b, const struct wait *wait, struct error *err);
+
+/* instance.c, exec.c, found.c: the functions of the same names in backend.h */
+int engine_instance_create(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
+                           struct instance **ret, struct error *err);
+int engine_instance_attach(struct backend *b, const struct computer_spec *spec, const json_t *data,
+                           const struct wait *wait, struct instance **ret, struct error *err);
+json_t *engine_instance_plan(const struct backend *b, const struct computer_spec *spec);
+json_t *engine_instance_record(const struct instance *i);
+bool engine_instance_alive(const struct instance *i);
+void engine_instance_kill(struct instance *i);
+int engine_instance_detach(struct instance *i, struct error *err);
+int engine_instance_remove(struct instance *i, struct error *err);
+int engine_instance_exec(struct instance *i, const struct exec_request *request, struct exec_result *ret,
+                         struct error *err);
+int engine_find(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
+                struct backend_found *ret, struct error *err);
+int engine_list(struct backend *b, const struct wait *wait, void (*fn)(void *ctx, struct backend_found *f),
+                void *ctx, struct error *err);
+int engine_reap(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);
+int engine_settle(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);
+
+/* container_ops.c: what the API does with one container. */
+
+enum container_state { CONTAINER_ABSENT, CONTAINER_STOPPED, CONTAINER_RUNNING, CONTAINER_PAUSED };
+#define CONTAINER_GUEST_PATH "/.sandbox-guest"
+struct container_look {
+    enum container_state state;
+    bool oom_killed;
+    int exit_code;
+    json_t *inspect; /* all of it; NULL when absent. Owned */
+};
+/* name: id or name. */
+int container_look(struct engine *e, const char *name, const struct wait *wait, struct container_look *ret,
+                   struct error *err);
+/* Puts our program into it. ERR_DENIED or ERR_UNSUPPORTED: it takes no files. */
+int container_upload(struct engine *e, const char *container, const struct wait *wait, struct error *err);
+int container_start(struct engine *e, const char *container, const struct wait *wait, struct error *err);
+/* Absent is success. */
+int container_stop(struct engine *e, const char *container, const struct wait *wait, struct error *err);
+int container_remove(struct engine *e, const char *container, const struct wait *wait, struct error *err);
+/* A stream to its first process, which may not have started yet; or to our program, started in it. */
+int container_attach(struct engine *e, const char *container, const struct wait *wait,
+                     struct http_stream **ret, struct error *err);
+int container_exec_guest(struct engine *e, const char *container, const struct wait *wait,
+                         struct http_stream **ret, struct error *err);
