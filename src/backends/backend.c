@@ -10,6 +10,14 @@ static void stream_done(struct exec_stream *s)
     free(s->path);
 }
 
+void backend_found_done(struct backend_found *f)
+{
+    free(f->id);
+    free(f->principal);
+    json_decref(f->data);
+    *f = (struct backend_found){0};
+}
+
 void exec_result_done(struct exec_result *r)
 {
     stream_done(&r->out);

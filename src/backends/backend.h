@@ -30,6 +30,19 @@ enum backend_capability {
     BACKEND_LIMITS = 1 << 3,      /* memory, pids and cpu limits are enforced (known after probe) */
 };
 
+/* Tells whoever waits for something long how far it is. Any thread. */
+struct progress {
+    void (*tell)(void *ctx, const char *text, uint64_t done, uint64_t total); /* total 0: unknown */
+    void *ctx;
+};
+
+/* Which server process made a computer, as labels at a provider say it. The domain's words (owner.h); ""
+ * everywhere: another program made it. */
+struct computer_owner {
+    char machine[40], boot[40], pid[16], start[24];
+    char state[40]; /* of its state directory */
+};
+
 /* What a new computer is to be. Strings are borrowed for the call. */
 struct computer_spec {
     const char *id;        /* slug */
@@ -37,7 +50,20 @@ struct computer_spec {
     const char *key;       /* 16 hex digits, unique for this creation: names of groups, containers, volumes */
     const char *folder;    /* absolute, exists, 0711, ours: the record lives in it; a backend may add to it */
     bool temporary;
+    const struct computer_owner *owner; /* NULL: nobody that is known */
+    const struct progress *progress; /* NULL: nobody listens */
 };
+
+/* A computer that exists where computers are made, whether or not there is a record of it here. Owned by the
+ * caller. */
+struct backend_found {
+    char *id, *principal;
+    struct computer_owner owner;
+    bool temporary;
+    char key[17]; /* of its spec; "" if another program made it */
+    json_t *data; /* for attach and reap */
+};
+void backend_found_done(struct backend_found *f);
 
 /* One command. Exactly one of argv and command is set. Strings are borrowed for the call. */
 struct exec_request {
@@ -90,6 +116,7 @@ struct backend_description {
 
 struct backend_ops {
     const char *name;
+    int create_seconds; /* that making one may take; 0: CREATE_SECONDS */
     /* Finds out what works, by doing; once (later calls answer from memory). ERR_UNAVAILABLE or ERR_DENIED
      * says what to do. */
     int (*probe)(struct backend *b, const struct wait *wait, struct error *err);
@@ -102,8 +129,16 @@ struct backend_ops {
     /* Puts into a folder that is to become a computer's what create would make there, as far as it isn't the
      * computer's own; ahead of time. NULL: there is nothing. On failure, what is left is removed with it. */
     int (*prepare)(struct backend *b, const char *folder, struct error *err);
+    /* Computers that outlive the state directory's memory of them. Both NULL: there are none. find: 1 and ret
+     * if there is one under the spec's principal and id, 0 if not, -1. list: calls fn for each, with what fn
+     * may keep by taking its members. */
+    int (*find)(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
+                struct backend_found *ret, struct error *err);
+    int (*list)(struct backend *b, const struct wait *wait, void (*fn)(void *ctx, struct backend_found *f),
+                void *ctx, struct error *err);
     /* Makes a computer that is ready for commands, after a probe that worked. On failure nothing of it is
-     * left: ERR_UNAVAILABLE, ERR_LIMIT, ERR_TIMEOUT and the token's codes. */
+     * left: ERR_UNAVAILABLE, ERR_LIMIT, ERR_TIMEOUT and the token's codes; ERR_EXISTS: somebody has just made
+     * one under this id, which find finds. */
     int (*create)(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
                   struct instance **ret, struct error *err);
     /* Brings back a permanent computer from what `record` gave last. It works whatever the server before has

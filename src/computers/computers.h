@@ -52,12 +52,19 @@ struct computer_use {
     struct computer_session *session; /* for whom */
     bool created;                     /* by this very call */
 };
-/* Finds, attaches or makes the computer. id NULL: the session's default one, made on first use under a random
- * slug. lifetime AS_IS: as it is; a new one is temporary. Given and different: ERR_EXISTS with both named. An
+/* Which one is wanted. */
+struct computer_wish {
+    const char *id; /* NULL: the session's default one, made on first use under a random slug */
+    enum lifetime lifetime;
+    const struct progress *progress; /* of making it; NULL: nobody listens */
+};
+/* Finds, attaches or makes the computer. lifetime AS_IS: as it is; a new one is temporary. Given and different: ERR_EXISTS with both named. An
  * id whose computer ended by itself: ERR_GONE with the reason, once; then it is free. Taken by a server that
  * lives: ERR_BUSY. */
-int computers_use(struct computer_session *s, const char *id, enum lifetime lifetime, const struct wait *wait,
+int computers_use(struct computer_session *s, const struct computer_wish *wish, const struct wait *wait,
                   struct computer_use *ret, struct error *err);
+/* How long making one may take here, beside a command's own timeout. */
+int computers_create_seconds(const struct computer_session *s);
 void computers_release(struct computer_use *use); /* an empty one is fine */
 /* If this very use has made the computer, a temporary one, and nobody else knows it yet, it ends with the
  * release: as if it had never been. */

@@ -9,9 +9,6 @@
 #include "base/mem.h"
 #include "base/random.h"
 
-/* What was found on disk under the id. */
-enum found { FOUND_ATTACHED, FOUND_NOTHING, FOUND_CHANGED, FOUND_TAKEN, FOUND_ERROR };
-
 int computers_self(struct computers *c, struct owner *ret, struct error *err)
 {
     pthread_mutex_lock(&c->lock);
@@ -48,7 +45,7 @@ static struct computer_spec spec_of(const struct computer *c)
                                   .temporary = c->temporary};
 }
 
-static void describe_new(struct computer *c, const struct owner *self)
+void computer_describe_new(struct computer *c, const struct owner *self)
 {
     const struct computers *computers = c->computers;
     struct record *r = &c->record;
@@ -118,21 +115,26 @@ static struct folder take_ahead(struct computers *c, const char *principal)
 }
 
 /* The record is written before the backend makes anything, so that a reaper would find it all; and again
- * after, if somebody may want to attach one day. 1: another server took the id meanwhile. */
-static int make_new(struct computer *c, const struct owner *self, const struct wait *wait, struct error *err)
+ * after, if somebody may want to attach one day. 1: somebody took the id meanwhile. */
+static int make_new(struct computer *c, const struct owner *self, const struct progress *progress,
+                    const struct wait *wait, struct error *err)
 {
     struct backend *b = c->computers->backend;
     struct error why = ERROR_INIT;
-    describe_new(c, self);
+    computer_describe_new(c, self);
     const struct computer_spec plan_spec = spec_of(c);
     c->record.data = b->ops->plan(b, &plan_spec);
     struct folder ahead = take_ahead(c->computers, c->principal);
     if (store_create(c->computers->dir, &c->record, &ahead, &c->folder, &why) < 0)
         return why.code == ERR_EXISTS ? 1 : error_set(err, why.code, "%s", why.msg);
-    const struct computer_spec spec = spec_of(c);
-    if (b->ops->create(b, &spec, wait, &c->instance, err) < 0) {
+    struct computer_owner owner;
+    owner_words(self, c->computers->state_dir, &owner);
+    struct computer_spec spec = spec_of(c);
+    spec.owner = &owner;
+    spec.progress = progress;
+    if (b->ops->create(b, &spec, wait, &c->instance, &why) < 0) {
         store_remove(&c->folder, NULL);
-        return -1;
+        return why.code == ERR_EXISTS && b->ops->find ? 1 : error_set(err, why.code, "%s", why.msg);
     }
     if (c->temporary)
         return 0;
@@ -160,8 +162,7 @@ static int set_aside(struct computer *c, const char *what, const struct error *c
                      what, c->id, cause->msg, aside);
 }
 
-static int attach_instance(struct computer *c, const struct owner *self, const struct wait *wait,
-                           struct error *err)
+int computer_attach(struct computer *c, const struct owner *self, const struct wait *wait, struct error *err)
 {
     struct backend *b = c->computers->backend;
     const struct computer_spec spec = spec_of(c);
@@ -214,7 +215,7 @@ static enum found take_up(struct computer *c, const struct making *how, const st
                 "computer '%s' is of the backend '%s', and this server runs '%s': choose another computer_id",
                 c->id, record.backend, backend);
         else if (lifetime_check(c->id, false, how->lifetime, err) == 0 &&
-                 attach_instance(c, self, wait, err) == 0)
+                 computer_attach(c, self, wait, err) == 0)
             return FOUND_ATTACHED;
     }
     folder_close(&c->folder);
@@ -255,6 +256,8 @@ int computer_make(struct computer *c, const struct making *how, const struct wai
         if (wait_check(wait, err) < 0)
             return -1;
         enum found found = look_on_disk(c, how, &self, wait, err);
+        if (found == FOUND_NOTHING)
+            found = computer_find_elsewhere(c, &self, how, wait, err);
         if (found == FOUND_CHANGED)
             continue;
         if (found == FOUND_TAKEN) {
@@ -270,7 +273,7 @@ int computer_make(struct computer *c, const struct making *how, const struct wai
             return error_set(err, ERR_UNSUPPORTED,
                              "the backend '%s' cannot keep computers: use temporary=true, or leave it out",
                              b->ops->name);
-        int r = make_new(c, &self, wait, err);
+        int r = make_new(c, &self, how->progress, wait, err);
         if (r < 0)
             return -1;
         if (r == 0) {

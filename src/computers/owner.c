@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,6 +15,8 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/random.h"
+#include "base/sha256.h"
+#include "base/str.h"
 
 static bool machine_id_read(const char *path, char ret[OWNER_MACHINE_SIZE])
 {
@@ -70,6 +73,33 @@ int owner_self(const char *state_dir, struct owner *ret, struct error *err)
     }
     *ret = self;
     return 0;
+}
+
+void owner_words(const struct owner *o, const char *state_dir, struct computer_owner *ret)
+{
+    char digest[SHA256_HEX_SIZE];
+    sha256_hex(state_dir, strlen(state_dir), digest);
+    *ret = (struct computer_owner){0};
+    snprintf(ret->machine, sizeof(ret->machine), "%s", o->machine);
+    snprintf(ret->boot, sizeof(ret->boot), "%s", o->boot);
+    snprintf(ret->pid, sizeof(ret->pid), "%d", (int)o->pid);
+    snprintf(ret->start, sizeof(ret->start), "%llu", (unsigned long long)o->start);
+    snprintf(ret->state, sizeof(ret->state), "%.32s", digest);
+}
+
+bool owner_of_words(const struct computer_owner *words, struct owner *ret)
+{
+    int64_t pid, start;
+    struct owner o = {0};
+    if (strlen(words->machine) != OWNER_MACHINE_SIZE - 1 || strlen(words->boot) != OWNER_BOOT_SIZE - 1 ||
+        !str_parse_i64(words->pid, &pid) || !str_parse_i64(words->start, &start) || pid <= 0 || pid > INT_MAX)
+        return false;
+    strcpy(o.machine, words->machine);
+    strcpy(o.boot, words->boot);
+    o.pid = (pid_t)pid;
+    o.start = (uint64_t)start;
+    *ret = o;
+    return true;
 }
 
 bool owner_equal(const struct owner *a, const struct owner *b)

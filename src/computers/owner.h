@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "backends/backend.h"
 #include "base/error.h"
 
 #define OWNER_MACHINE_SIZE 33
@@ -24,4 +25,7 @@ int owner_self(const char *state_dir, struct owner *ret, struct error *err);
 /* True only when it is certain: same machine, and another boot, no such process, or another process under its
  * number. */
 bool owner_is_dead(const struct owner *self, const struct owner *owner);
+/* As labels say it, and back. state_dir: which is named by a digest. False: the words name nobody. */
+void owner_words(const struct owner *o, const char *state_dir, struct computer_owner *ret);
+bool owner_of_words(const struct computer_owner *words, struct owner *ret);
 bool owner_equal(const struct owner *a, const struct owner *b);

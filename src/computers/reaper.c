@@ -132,6 +132,7 @@ int computers_reap(struct computers *c)
     struct cancel *over = cancel_new();
     set_reaping(c, over);
     store_scan(c->dir, reap_name, &reaping);
+    reaping.count += computers_sweep_elsewhere(c, &reaping.self);
     set_reaping(c, NULL);
     cancel_fire(over, ERR_BUSY);
     cancel_unref(over);

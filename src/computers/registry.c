@@ -154,6 +154,15 @@ void computers_unmake(struct computer_use *use)
     pthread_mutex_unlock(&c->computers->lock);
 }
 
+bool computers_knows(struct computers *c, const char *principal, const char *id)
+{
+    char name[COMPUTER_NAME_SIZE];
+    pthread_mutex_lock(&c->lock);
+    bool known = map_get(c->by_name, computer_name(principal, id, name)) != NULL;
+    pthread_mutex_unlock(&c->lock);
+    return known;
+}
+
 /* What the session knows under the id, else what its principal has. NULL: nothing. */
 static struct computer *look_up_locked(const struct computer_session *s, const char *id)
 {
@@ -234,19 +243,20 @@ static int see_end_locked(struct computer_session *s, struct computer *c, struct
 }
 
 /* One attempt. 1: the state has changed, look again. */
-static int try_use_locked(struct computer_session *s, const char *id, enum lifetime lifetime,
+static int try_use_locked(struct computer_session *s, const struct computer_wish *wish,
                           const struct wait *wait, struct computer_use *ret, struct error *err)
 {
     if (s->closing)
         return error_set(err, ERR_CANCELLED, "the session has ended");
-    struct computer *c = look_up_locked(s, id);
+    struct computer *c = look_up_locked(s, wish->id);
     if (!c) {
-        const struct making how = {.lifetime = lifetime, .new_only = !id};
-        c = insert_locked(s, id, err);
+        const struct making how = {
+            .lifetime = wish->lifetime, .new_only = !wish->id, .progress = wish->progress};
+        c = insert_locked(s, wish->id, err);
         return c ? create_locked(s, c, &how, wait, ret, err) : -1;
     }
     if (c->state == COMPUTER_RUNNING) {
-        if (lifetime_check(c->id, c->temporary, lifetime, err) < 0)
+        if (lifetime_check(c->id, c->temporary, wish->lifetime, err) < 0)
             return -1;
         if (!is_listed_locked(s, c) && map_count(s->by_id) >= LIMIT_COMPUTERS)
             return error_set(err, ERR_LIMIT, "this session uses %d computers, the maximum", LIMIT_COMPUTERS);
@@ -260,16 +270,22 @@ static int try_use_locked(struct computer_session *s, const char *id, enum lifet
     return wait_for_locked(c, wait, err) < 0 ? -1 : 1;
 }
 
-int computers_use(struct computer_session *s, const char *id, enum lifetime lifetime, const struct wait *wait,
+int computers_create_seconds(const struct computer_session *s)
+{
+    const struct backend_ops *ops = s->computers->backend->ops;
+    return ops->create_seconds ? ops->create_seconds : CREATE_SECONDS;
+}
+
+int computers_use(struct computer_session *s, const struct computer_wish *wish, const struct wait *wait,
                   struct computer_use *ret, struct error *err)
 {
-    if (id && slug_check(id, err) < 0)
+    if (wish->id && slug_check(wish->id, err) < 0)
         return -1;
     for (;;) {
         struct computer_use use = {0};
         struct error why = ERROR_INIT;
         pthread_mutex_lock(&s->computers->lock);
-        int r = try_use_locked(s, id, lifetime, wait, &use, &why);
+        int r = try_use_locked(s, wish, wait, &use, &why);
         pthread_mutex_unlock(&s->computers->lock);
         if (r == 0) {
             *ret = use;

@@ -118,7 +118,8 @@ int computer_wait_locked(struct computer *c, const struct wait *wait, struct err
 /* make.c: from nothing, or from what is on disk, to a running instance. Without the lock */
 struct making {
     enum lifetime lifetime;
-    bool new_only; /* not what exists under the id */
+    bool new_only;                   /* not what exists under the id */
+    const struct progress *progress; /* NULL: nobody listens */
 };
 /* 0; -1; or 1: new_only, and there is something under the id. */
 int computer_make(struct computer *c, const struct making *how, const struct wait *wait, bool *ret_created,
@@ -128,6 +129,22 @@ int lifetime_check(const char *id, bool is_temporary, enum lifetime wanted, stru
 void computers_drop_ahead(struct computers *c);
 /* Who we are, once. */
 int computers_self(struct computers *c, struct owner *ret, struct error *err);
+
+/* Fills the record of a computer that is made now. */
+void computer_describe_new(struct computer *c, const struct owner *self);
+
+/* Brings back what c->folder and c->record describe. */
+int computer_attach(struct computer *c, const struct owner *self, const struct wait *wait, struct error *err);
+
+/* What there is under an id. CHANGED: look again. */
+enum found { FOUND_ATTACHED, FOUND_NOTHING, FOUND_CHANGED, FOUND_TAKEN, FOUND_ERROR };
+/* adopt.c: what the backend knows under the id, when the state directory knows nothing. */
+enum found computer_find_elsewhere(struct computer *c, const struct owner *self, const struct making *how,
+                                   const struct wait *wait, struct error *err);
+/* Removes temporary computers, of this machine's dead servers, that have no record here. How many. */
+int computers_sweep_elsewhere(struct computers *c, const struct owner *self);
+/* registry.c: whether this server has a computer of that name, in any state. */
+bool computers_knows(struct computers *c, const char *principal, const char *id);
 
 /* reaper.c: 1 if it was the rest of a dead server's computer and is gone now (the folder is closed), 0 if it
  * is none, -1 on failure. */

@@ -4,7 +4,7 @@
  * value and failure, until it posts itself back. The loop keeps id, batch, timer and `cancelled`. The frame
  * of the reply stands in its buffer before the tool appends to it, so that a result of many MiB is written
  * once and never copied. */
-#include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,6 +31,12 @@ struct call {
     struct loop_timer *heartbeat;
     int64_t started, told_ms;
 
+    struct progress progress; /* the tool's way to tell */
+    pthread_mutex_t news_lock;
+    char news[256];
+    bool news_posted;
+    struct loop_post news_post;
+
     json_t *value; /* the whole message; tool.name and tool.arguments are in it */
     struct buf reply;
     struct error failure; /* instead of a result */
@@ -50,6 +56,7 @@ static void call_free(struct call *c)
     cancel_unref(c->cancel);
     json_decref(c->value);
     buf_done(&c->reply);
+    pthread_mutex_destroy(&c->news_lock);
     free(c->progress_token);
     free(c->key);
     free(c->id);
@@ -113,14 +120,11 @@ static void done(void *arg)
 }
 
 /* Clients reset their timeouts by it, and people see that something goes on. */
-static void heartbeat(void *arg)
+static void send_progress(struct call *c, const char *text)
 {
-    struct call *c = arg;
     const struct span no_id = {NULL, 0};
     int64_t ms = (clock_now() - c->started) / NSEC_PER_MSEC;
-    c->told_ms = ms > c->told_ms ? ms : c->told_ms + 1;
-    char text[64];
-    snprintf(text, sizeof(text), "running for %" PRId64 " s", c->told_ms / 1000);
+    c->told_ms = ms > c->told_ms ? ms : c->told_ms + 1; /* it has to grow */
     struct buf b = BUF_INIT(16 * KIB);
     struct json_writer w;
     jw_init(&w, &b);
@@ -144,10 +148,46 @@ static void heartbeat(void *arg)
     buf_done(&b);
 }
 
+static void heartbeat(void *arg)
+{
+    struct call *c = arg;
+    char text[64];
+    snprintf(text, sizeof(text), "running for %lld s", (clock_now() - c->started) / NSEC_PER_SEC);
+    send_progress(c, text);
+}
+
+/* On any thread, until the tool returns: the last word wins, and waits for the loop. */
+static void tell(void *ctx, const char *text, uint64_t done, uint64_t total)
+{
+    struct call *c = ctx;
+    pthread_mutex_lock(&c->news_lock);
+    snprintf(c->news, sizeof(c->news), "%s", text);
+    bool post = !c->news_posted;
+    c->news_posted = true;
+    pthread_mutex_unlock(&c->news_lock);
+    if (post)
+        loop_post(c->session->protocol->options.loop, &c->news_post);
+}
+
+/* Posts are served in order, so this one comes before the call's end. */
+static void send_news(void *arg)
+{
+    struct call *c = arg;
+    char text[sizeof(c->news)];
+    pthread_mutex_lock(&c->news_lock);
+    memcpy(text, c->news, sizeof(text));
+    c->news_posted = false;
+    pthread_mutex_unlock(&c->news_lock);
+    if (c->heartbeat && !c->session->closing)
+        send_progress(c, text);
+}
+
 static void start_heartbeat(struct call *c, struct span token)
 {
     const struct protocol_options *o = &c->session->protocol->options;
     c->progress_token = xstrndup(token.at, token.len);
+    c->progress = (struct progress){.tell = tell, .ctx = c};
+    c->tool.progress = &c->progress;
     c->heartbeat = loop_timer_new(o->loop, heartbeat, c);
     loop_timer_start(c->heartbeat, o->progress_interval_ms, o->progress_interval_ms);
 }
@@ -168,6 +208,8 @@ static struct call *call_new(struct request *r, const struct tool_call *tool, st
     c->message_bytes = m->text.len;
     c->value = TAKE_PTR(m->root);
     c->started = clock_now();
+    pthread_mutex_init(&c->news_lock, NULL);
+    c->news_post = (struct loop_post){.fn = send_news, .arg = c};
     c->post = (struct loop_post){.fn = done, .arg = c};
     c->job = (struct pool_job){.run = run, .refused = refused, .cancel = c->cancel};
     c->job.deadline = toolset_deadline(s->protocol->options.toolset, &c->tool);

@@ -17,15 +17,17 @@ static int fail(const struct error *why, struct buf *ret, struct error *err)
 static int use_computer(const struct tool_call *call, const struct exec_arguments *a,
                         struct computer_use *ret, struct error *err)
 {
-    const struct wait wait = {.deadline = clock_deadline_after(CREATE_SECONDS), .cancel = call->cancel};
     if (!call->session)
         return error_set(err, ERR_UNSUPPORTED, "this connection has no session, and computers belong to one");
-    if (computers_use(call->session, a->id, a->lifetime, &wait, ret, err) == 0)
+    int seconds = computers_create_seconds(call->session);
+    const struct wait wait = {.deadline = clock_deadline_after(seconds), .cancel = call->cancel};
+    const struct computer_wish wish = {.id = a->id, .lifetime = a->lifetime, .progress = call->progress};
+    if (computers_use(call->session, &wish, &wait, ret, err) == 0)
         return 0;
     if (err->code == ERR_TIMEOUT)
         error_set(err, ERR_TIMEOUT,
                   "the computer was not ready within %d seconds: try again, or look at the server's log",
-                  CREATE_SECONDS);
+                  seconds);
     return -1;
 }
 

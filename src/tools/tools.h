@@ -37,6 +37,7 @@ struct tool_call {
     const json_t *arguments;          /* borrowed; NULL: none. Must be an object */
     struct computer_session *session; /* NULL: the caller has none, and so no computers */
     struct cancel *cancel;            /* borrowed */
+    const struct progress *progress;  /* borrowed; told on any thread until the call returns. NULL: nobody */
 };
 /* 0: ret holds the members of the result object, without braces:
  * "content":[...],"structuredContent":{...},"isError":false. -1 is for the protocol (unknown tool, arguments

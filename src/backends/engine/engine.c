@@ -167,6 +167,7 @@ static struct backend *engine_free(struct backend *backend)
 
 static const struct backend_ops ops = {
     .name = "docker",
+    .create_seconds = CREATE_SECONDS + LIMIT_PULL_SECONDS,
     .probe = engine_probe,
     .warm = engine_warm,
     .capabilities = engine_capabilities,

@@ -90,7 +90,7 @@ static int use_now(struct computer_session *s, const char *id, enum lifetime lif
                    struct computer_use *ret, struct error *err)
 {
     const struct wait wait = {.deadline = clock_deadline_after(LONG_SECONDS)};
-    return computers_use(s, id, lifetime, &wait, ret, err);
+    return computers_use(s, &(struct computer_wish){.id = id, .lifetime = lifetime}, &wait, ret, err);
 }
 
 struct computer_use must_use(struct computer_session *s, const char *id, enum lifetime lifetime)
@@ -134,7 +134,8 @@ bool folder_exists(const struct domain *d, const char *id)
 static void *call(void *arg)
 {
     struct caller *c = arg;
-    c->r = computers_use(c->session, c->id, c->lifetime, &c->wait, &c->use, &c->err);
+    c->r = computers_use(c->session, &(struct computer_wish){.id = c->id, .lifetime = c->lifetime}, &c->wait,
+                         &c->use, &c->err);
     return NULL;
 }
 

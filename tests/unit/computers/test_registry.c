@@ -250,7 +250,8 @@ static void a_waiter_keeps_its_own_limits(void **state)
     struct computer_use use = {0};
     struct error err = ERROR_INIT;
     const struct wait short_wait = {.deadline = clock_now() + NSEC_PER_MSEC};
-    assert_int_equal(computers_use(d.session, "slow", LIFETIME_AS_IS, &short_wait, &use, &err), -1);
+    assert_int_equal(computers_use(d.session, &(struct computer_wish){.id = "slow"}, &short_wait, &use, &err),
+                     -1);
     assert_int_equal(err.code, ERR_TIMEOUT);
 
     gate_open(&gate); /* the creator isn't disturbed */

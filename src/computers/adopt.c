@@ -1,0 +1,127 @@
+/* Computers of which the state directory knows nothing, though the backend does: made by another program, or
+ * by a server whose state directory is gone. One whose maker is dead is removed if it was temporary, and
+ * taken up else; what may belong to somebody alive is left alone. */
+#include "computers/registry.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/random.h"
+
+static struct computer_spec spec_of(const struct backend_found *f)
+{
+    return (struct computer_spec){
+        .id = f->id, .principal = f->principal, .key = f->key, .temporary = f->temporary};
+}
+
+static int remove_found(struct computers *c, const struct backend_found *f, struct error *err)
+{
+    const struct computer_spec spec = spec_of(f);
+    return c->backend->ops->reap(c->backend, &spec, f->data, err);
+}
+
+/* Who made it. A permanent one belongs to the state directory that has its record, not to the server that
+ * happened to make it. */
+enum maker { MAKER_ANOTHER_PROGRAM, MAKER_DEAD, MAKER_THIS_DIRECTORY, MAKER_OTHERS };
+
+static enum maker maker_of(const struct computers *c, const struct owner *self, const struct backend_found *f)
+{
+    struct owner owner;
+    struct computer_owner ours;
+    if (!f->owner.machine[0])
+        return MAKER_ANOTHER_PROGRAM;
+    owner_words(self, c->state_dir, &ours);
+    if (f->temporary)
+        return owner_of_words(&f->owner, &owner) && (owner_is_dead(self, &owner) || owner_equal(self, &owner))
+                   ? MAKER_DEAD
+                   : MAKER_OTHERS;
+    return strcmp(ours.machine, f->owner.machine) == 0 && strcmp(ours.state, f->owner.state) == 0
+               ? MAKER_THIS_DIRECTORY
+               : MAKER_OTHERS;
+}
+
+/* Gives it a folder with a record, as if we had made it. 1: somebody was faster. */
+static int record_found(struct computer *c, const struct owner *self, struct backend_found *f,
+                        struct error *err)
+{
+    struct record *r = &c->record;
+    struct error why = ERROR_INIT;
+    struct folder none = FOLDER_NONE;
+    computer_describe_new(c, self);
+    r->temporary = c->temporary = f->temporary;
+    r->ready = true;
+    if (f->key[0])
+        snprintf(r->key, sizeof(r->key), "%s", f->key);
+    r->data = TAKE_PTR(f->data);
+    if (store_create(c->computers->dir, r, &none, &c->folder, &why) == 0)
+        return 0;
+    return why.code == ERR_EXISTS ? 1 : error_set(err, why.code, "%s", why.msg);
+}
+
+/* Takes it up as ours. */
+static enum found adopt(struct computer *c, const struct owner *self, const struct making *how,
+                        struct backend_found *f, const struct wait *wait, struct error *err)
+{
+    if (how->new_only)
+        return FOUND_TAKEN;
+    if (lifetime_check(c->id, f->temporary, how->lifetime, err) < 0)
+        return FOUND_ERROR;
+    int r = record_found(c, self, f, err);
+    if (r != 0)
+        return r < 0 ? FOUND_ERROR : FOUND_CHANGED;
+    if (computer_attach(c, self, wait, err) == 0)
+        return FOUND_ATTACHED;
+    if (c->folder.path)
+        store_remove(&c->folder, NULL); /* only the record is in it */
+    return FOUND_ERROR;
+}
+
+enum found computer_find_elsewhere(struct computer *c, const struct owner *self, const struct making *how,
+                                   const struct wait *wait, struct error *err)
+{
+    struct backend *b = c->computers->backend;
+    const struct computer_spec spec = {.id = c->id, .principal = c->principal};
+    _cleanup_(backend_found_done) struct backend_found found = {0};
+    int r = b->ops->find ? b->ops->find(b, &spec, wait, &found, err) : 0;
+    if (r <= 0)
+        return r < 0 ? FOUND_ERROR : FOUND_NOTHING;
+    switch (maker_of(c->computers, self, &found)) {
+    case MAKER_DEAD:
+        return remove_found(c->computers, &found, err) < 0 ? FOUND_ERROR : FOUND_NOTHING;
+    case MAKER_OTHERS:
+        error_set(err, ERR_BUSY,
+                  "computer '%s' belongs to another server of this %s: choose another computer_id", c->id,
+                  b->ops->name);
+        return FOUND_ERROR;
+    case MAKER_ANOTHER_PROGRAM:
+    case MAKER_THIS_DIRECTORY:
+    default:
+        return adopt(c, self, how, &found, wait, err);
+    }
+}
+
+struct sweep {
+    struct computers *computers;
+    const struct owner *self;
+    int count;
+};
+
+static void sweep_found(void *ctx, struct backend_found *f)
+{
+    struct sweep *s = ctx;
+    if (f->temporary && maker_of(s->computers, s->self, f) == MAKER_DEAD &&
+        !computers_knows(s->computers, f->principal, f->id) && remove_found(s->computers, f, NULL) == 0)
+        s->count++;
+}
+
+int computers_sweep_elsewhere(struct computers *c, const struct owner *self)
+{
+    struct backend *b = c->backend;
+    const struct wait wait = {.deadline = clock_deadline_after(CREATE_SECONDS)};
+    struct sweep sweep = {.computers = c, .self = self};
+    if (b->ops->list)
+        b->ops->list(b, &wait, sweep_found, &sweep, NULL);
+    return sweep.count;
+}
