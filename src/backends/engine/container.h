@@ -1,0 +1,74 @@
+/* The container that a computer is: its name, its labels, and the body of the Engine API's ContainerCreate,
+ * with safe defaults and what --docker-run-flag makes of them. Talks to no engine. Source: Engine API v1.41.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* Labels that never change. The first four are those of the Python programs, whose containers have no other.
+ */
+#define LABEL_OURS "kilntainers" /* "true" */
+#define LABEL_ID "kilntainers.computer-id"
+#define LABEL_TEMPORARY "kilntainers.temporary" /* "true" or "false" */
+#define LABEL_IMAGE "kilntainers.image"         /* as it was asked for */
+#define LABEL_PRINCIPAL "kilntainers.principal" /* of others than "local" */
+#define LABEL_KEY "kilntainers.key"             /* of this creation */
+#define LABEL_MODE "kilntainers.mode" /* "serve": our guest is the first process; "exec": it isn't */
+#define LABEL_MACHINE "kilntainers.owner.machine"
+#define LABEL_BOOT "kilntainers.owner.boot"
+#define LABEL_PID "kilntainers.owner.pid"
+#define LABEL_START "kilntainers.owner.start"
+#define LABEL_STATE "kilntainers.owner.state"
+
+/* The server that makes it: who may reap it, once the server is dead. */
+struct container_owner {
+    const char *machine, *boot; /* ids */
+    const char *pid, *start;    /* decimal, as in proc(5) */
+    const char *state;          /* id of the state directory */
+};
+
+/* Strings and lists (NULL-ended, or NULL) are borrowed for the call. */
+struct container_options {
+    const char *image;      /* as the engine is asked for it */
+    const char *image_name; /* for the label */
+    const char *id, *principal;
+    const char *key;
+    bool temporary;
+    struct container_owner owner;
+    const char *guest;      /* path of our program in the container; NULL: it can't run there */
+    char *const *image_env; /* what the image sets, as far as it is known */
+    bool network;
+    int64_t memory_bytes, pids; /* 0: no limit */
+    double cpus;                /* 0: no limit */
+    char *const *run_flags;
+};
+
+enum container_network {
+    CONTAINER_NETWORK_NONE,   /* loopback only */
+    CONTAINER_NETWORK_OWN,    /* a namespace of its own */
+    CONTAINER_NETWORK_SHARED, /* the engine's machine's, another container's, or one from elsewhere */
+};
+
+struct container {
+    char *name;
+    json_t *body;
+    char *platform; /* of --docker-run-flag; NULL: none */
+    enum container_network network;
+    bool firewall;           /* ask the guest for it: NET_ADMIN is among the capabilities for that alone */
+    const char *no_firewall; /* why not, where there is a network; else NULL */
+    json_t *warnings;        /* strings: what the user asked for and should know about */
+};
+
+/* ERR_INVALID: a run flag. */
+int container_plan(const struct container_options *options, struct container *ret, struct error *err);
+void container_done(struct container *c);
+
+/* "kilntainer-ID"; of other principals "kilntainer-PRINCIPAL.ID". Malloced. */
+char *container_name(const char *principal, const char *id);
+
+/* Of HostConfig in a body, and in what the engine tells of a container. */
+enum container_network container_network(const json_t *host_config);
