@@ -6,8 +6,6 @@
 
 #include "base/macros.h"
 
-enum piece_stream { PIECE_STDIN, PIECE_STDOUT, PIECE_STDERR };
-
 void frames_init(struct frames *f, bool multiplexed)
 {
     *f = (struct frames){
@@ -83,53 +81,25 @@ static int feed_frames(struct frames *f, const char *bytes, size_t n, frames_fn 
     return 0;
 }
 
-/* Takes bytes of a piece's header; how many. */
-static size_t take_piece_header(struct frames *f, const char *bytes, size_t n)
-{
-    size_t wanted = sizeof(f->piece) - f->piece_have;
-    size_t taken = wanted < n ? wanted : n;
-    memcpy(f->piece + f->piece_have, bytes, taken);
-    f->piece_have += taken;
-    if (f->piece_have == sizeof(f->piece))
-        f->piece_left = (size_t)f->piece[4] << 24 | (size_t)f->piece[5] << 16 | (size_t)f->piece[6] << 8 |
-                        (size_t)f->piece[7];
-    return taken;
-}
+/* Where a frame goes while pieces are taken apart. */
+struct feeding {
+    struct frames *frames;
+    frames_fn *fn;
+    void *ctx;
+};
 
-static int feed_piece(struct frames *f, const char *bytes, size_t n, frames_fn *fn, void *ctx,
-                      struct error *err)
+static int on_piece(void *ctx, enum piece_stream stream, const char *bytes, size_t n, struct error *err)
 {
-    switch (f->piece[0]) {
-    case PIECE_STDIN:
-    case PIECE_STDOUT:
-        return feed_frames(f, bytes, n, fn, ctx, err);
-    case PIECE_STDERR:
-        keep_noise(f, bytes, n);
-        return 0;
-    default:
-        return error_set(err, ERR_UNAVAILABLE, "the engine's stream makes no sense");
-    }
+    const struct feeding *f = ctx;
+    if (stream != PIECE_STDERR)
+        return feed_frames(f->frames, bytes, n, f->fn, f->ctx, err);
+    keep_noise(f->frames, bytes, n);
+    return 0;
 }
 
 int frames_feed(struct frames *f, const void *bytes, size_t n, frames_fn *fn, void *ctx, struct error *err)
 {
-    const char *at = bytes;
-    if (!f->multiplexed)
-        return feed_frames(f, at, n, fn, ctx, err);
-    while (n > 0) {
-        size_t taken;
-        if (f->piece_left == 0) {
-            if (f->piece_have == sizeof(f->piece))
-                f->piece_have = 0;
-            taken = take_piece_header(f, at, n);
-        } else {
-            taken = f->piece_left < n ? f->piece_left : n;
-            if (feed_piece(f, at, taken, fn, ctx, err) < 0)
-                return -1;
-            f->piece_left -= taken;
-        }
-        at += taken;
-        n -= taken;
-    }
-    return 0;
+    struct feeding feeding = {f, fn, ctx};
+    return f->multiplexed ? pieces_feed(&f->pieces, bytes, n, on_piece, &feeding, err)
+                          : feed_frames(f, bytes, n, fn, ctx, err);
 }

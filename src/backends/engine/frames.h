@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "backends/engine/pieces.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "guest/serve_wire.h"
@@ -14,10 +15,8 @@
 typedef int frames_fn(void *ctx, const struct serve_frame *frame, const void *body, struct error *err);
 
 struct frames {
-    bool multiplexed; /* pieces have headers of 8 bytes: {stream, 0, 0, 0, big-endian size} */
-    unsigned char piece[8];
-    size_t piece_have;  /* bytes of the header */
-    size_t piece_left;  /* bytes of its piece that are still to come */
+    bool multiplexed; /* it comes in the engine's pieces */
+    struct pieces pieces;
     struct buf pending; /* of a frame that isn't complete */
     struct buf noise;
 };
