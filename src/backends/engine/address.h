@@ -1,35 +1,33 @@
 /* Where the engine is: --docker-host, DOCKER_HOST or CONTAINER_HOST, docker's contexts, and the sockets that
  * engines are known to make; how to reach it (unix, TCP, TLS, ssh); and, for Podman without a socket, a
- * service of its own. Sources: docker-context(1), docker's cli/context documentation, podman-system-service(1).
+ * service of its own. Sources: docker-context(1), docker's cli/context documentation,
+ * podman-system-service(1).
  */
 #pragma once
 
 #include <stdbool.h>
-#include <sys/types.h>
 
 #include "backends/engine/engine.h"
-#include "base/buf.h"
 #include "net/http.h"
 
 enum engine_kind { ENGINE_DOCKER, ENGINE_PODMAN };
 
 struct engine_address {
-    enum engine_kind kind;   /* as asked for; what answers is found out later */
-    char *text;              /* for people: "unix:///var/run/docker.sock" */
-    char *origin;            /* for people: "DOCKER_HOST", "the docker context 'colima'", "a usual place" */
-    char *unix_path;         /* unix:// */
-    char *url;               /* always: "http://docker", "https://host:2376" */
-    char *ssh;               /* ssh://: destination as ssh(1) takes it; NULL otherwise */
-    char *ssh_port;          /* or NULL */
-    char *ssh_socket;        /* path on the far side, or NULL: as its own client finds it */
+    enum engine_kind kind; /* as asked for; what answers is found out later */
+    char *text;            /* for people: "unix:///var/run/docker.sock" */
+    char *origin;          /* for people: "DOCKER_HOST", "the docker context 'colima'", "a usual place" */
+    char *unix_path;       /* unix:// */
+    char *url;             /* always: "http://docker", "https://host:2376" */
+    char *ssh;             /* ssh://: destination as ssh(1) takes it; NULL otherwise */
+    char *ssh_port;        /* or NULL */
+    char *ssh_socket;      /* path on the far side, or NULL: as its own client finds it */
     char *ca_file, *cert_file, *key_file;
     bool insecure;
-    bool local;  /* the engine shares this machine (unix socket) */
-    pid_t service; /* of `podman system service` that we started, or 0 */
-    int service_pidfd;
-    char *service_dir;
+    bool local;              /* a unix socket: the engine shares this machine, or is in a virtual one of it */
+    struct dialer *dialer;   /* ssh:// */
+    struct service *service; /* `podman system service` that we started, or NULL */
 };
-void engine_address_done(struct engine_address *a); /* ends the service, too */
+void engine_address_done(struct engine_address *a); /* ends the service and what dials, too */
 
 /* Finds the one that is meant. An address that was named is taken without asking whether anybody is there;
  * among the usual places the first that answers a connect(2) is. -1, ERR_UNAVAILABLE: nothing was found; the

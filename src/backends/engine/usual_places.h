@@ -1,0 +1,8 @@
+/* The sockets that engines are known to make. */
+#pragma once
+
+#include "backends/engine/address.h"
+
+/* The first that answers a connect(2), malloced. NULL: none does; *ret_tried (may be NULL, malloced) says of
+ * each what was found. */
+char *usual_places_find(enum engine_kind kind, char **ret_tried);
