@@ -137,11 +137,21 @@ static bool has_string(const json_t *array, const char *text)
     return false;
 }
 
+/* "NAME[:GROUP]" */
+static bool is_root(const char *user)
+{
+    size_t n = strcspn(user, ":");
+    return n == 0 || (n == 1 && *user == '0') || (n == 4 && strncmp(user, "root", n) == 0);
+}
+
 /* Whoever asked for NET_ADMIN shall have it, which the guest would give up, and could undo the firewall. */
 static void decide_firewall(const struct container_options *o, struct container *c)
 {
     json_t *host = json_object_get(c->body, "HostConfig");
     json_t *added = json_object_get(host, "CapAdd");
+    const char *user = json_get_string(c->body, "User");
+    if (!user)
+        user = o->image_user ? o->image_user : "";
     c->network = container_network(host);
     if (c->network == CONTAINER_NETWORK_NONE)
         return;
@@ -149,6 +159,8 @@ static void decide_firewall(const struct container_options *o, struct container 
         c->no_firewall = "the network namespace is not the computer's own";
     } else if (!o->guest) {
         c->no_firewall = "the guest program can't run in this container";
+    } else if (!is_root(user)) {
+        c->no_firewall = "the container's user is not root";
     } else if (json_is_true(json_object_get(host, "Privileged")) || has_string(added, "ALL") ||
                has_string(added, "NET_ADMIN")) {
         c->no_firewall = "commands may change the network themselves, as --docker-run-flag asks for";

@@ -41,6 +41,7 @@ struct container_options {
     struct container_owner owner;
     const char *guest;      /* path of our program in the container; NULL: it can't run there */
     char *const *image_env; /* what the image sets, as far as it is known */
+    const char *image_user; /* the image's; NULL or "": root, as far as it is known */
     bool network;
     int64_t memory_bytes, pids; /* 0: no limit */
     double cpus;                /* 0: no limit */

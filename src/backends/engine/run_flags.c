@@ -59,7 +59,7 @@ static const struct run_flag flags_table[] = {
     {"device-cgroup-rule", .parse = run_device_rule, .place = HOST "DeviceCgroupRules"},
     {"gpus", .parse = run_gpus, .place = HOST "DeviceRequests"},
 
-    /* what a command finds; rows without a parser are run_settle's */
+    /* what a command finds; rows without a place are run_settle's */
     {"env", 'e', .is_secret = true},
     {"env-file"},
     {"user", 'u', .parse = run_string, .place = "User"},
@@ -73,7 +73,7 @@ static const struct run_flag flags_table[] = {
     {"label", 'l', .is_secret = true},
     {"label-file"},
     {"annotation", .parse = run_pair, .place = HOST "Annotations"},
-    {"platform", .parse = NULL},
+    {"platform", .parse = run_platform},
     {"runtime", .parse = run_string, .place = HOST "Runtime"},
     {"health-cmd"},
     {"health-interval", .parse = run_duration, .place = "Healthcheck.Interval", .most = NO_LIMIT},
@@ -86,8 +86,8 @@ static const struct run_flag flags_table[] = {
     {"log-opt", .is_secret = true, .parse = run_pair, .place = HOST "LogConfig.Config"},
 
     /* privileges and namespaces */
-    {"cap-add"},
-    {"cap-drop"},
+    {"cap-add", .parse = run_capability},
+    {"cap-drop", .parse = run_capability},
     {"security-opt"},
     {"privileged", .is_switch = true, .parse = run_switch, .place = HOST "Privileged"},
     {"sysctl", .parse = run_sysctl, .place = HOST "Sysctls"},
@@ -108,7 +108,7 @@ static const struct run_flag flags_table[] = {
     {"ip6", .parse = run_endpoint_ip, .place = "IPv6Address"},
     {"link-local-ip", .parse = run_endpoint_ip, .place = "LinkLocalIPs"},
     {"mac-address", .parse = run_mac, .place = "MacAddress"},
-    {"link", .parse = run_list, .place = HOST "Links"},
+    {"link", .parse = run_link, .place = HOST "Links"},
     {"hostname", 'h', .parse = run_string, .place = "Hostname"},
     {"domainname", .parse = run_string, .place = "Domainname"},
     {"add-host", .parse = run_add_host, .place = HOST "ExtraHosts"},
@@ -254,13 +254,6 @@ static int next(char *const *flags, const struct run_flag **ret_flag, const char
     return 0;
 }
 
-/* "OS[/ARCHITECTURE[/VARIANT]]", or an architecture alone. */
-static bool is_platform(const char *text)
-{
-    size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_.-/");
-    return n > 0 && !text[n] && text[0] != '/' && text[n - 1] != '/';
-}
-
 static int take(struct run *r, const struct run_flag *flag, const char *value, struct error *err)
 {
     bool on;
@@ -268,8 +261,6 @@ static int take(struct run *r, const struct run_flag *flag, const char *value, s
         return error_set(err, ERR_INVALID, "not UTF-8");
     if (flag->is_switch && !run_parse_bool(value, &on))
         return error_set(err, ERR_INVALID, "it takes true or false");
-    if (strcmp(flag->name, "platform") == 0 && !is_platform(value))
-        return error_set(err, ERR_INVALID, "it takes OS/ARCHITECTURE, such as linux/arm64");
     run_append(r->given, flag->name, json_string(value));
     return flag->parse ? flag->parse(r, flag, value, err) : 0;
 }

@@ -31,7 +31,8 @@ typedef int run_parser(struct run *r, const struct run_flag *f, const char *valu
 run_parser run_switch, run_string, run_word, run_path, run_integer, run_bytes, run_cpus, run_duration,
     run_set;
 run_parser run_list, run_pair, run_sysctl, run_restart, run_ulimit, run_device, run_device_rule;
-run_parser run_device_rate, run_device_weight;
+run_parser run_device_rate, run_device_weight, run_link;
+run_parser run_capability, run_platform; /* these only look at the value */
 /* run_mounts.c */
 run_parser run_volume, run_mount, run_tmpfs, run_gpus;
 /* run_network.c: what waits for the networks, is settled by run_settle_networks. */

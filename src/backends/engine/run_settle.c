@@ -148,7 +148,7 @@ static int settle_pairs(struct run *r, const char *file_flag, const char *flag, 
 /* "cap_net_raw" as "NET_RAW"; malloced. */
 static char *capability(const char *text)
 {
-    char *name = str_trim(text);
+    char *name = xstrdup(text);
     for (char *c = name; *c; c++)
         *c = (char)toupper((unsigned char)*c);
     if (str_has_prefix(name, "CAP_"))

@@ -539,3 +539,29 @@ int run_device_weight(struct run *r, const struct run_flag *f, const char *value
                      json_pack("{s:s, s:I}", "Path", path, "Weight", (json_int_t)weight));
     return 0;
 }
+
+/* NAME or NAME:ALIAS */
+int run_link(struct run *r, const struct run_flag *f, const char *value, struct error *err)
+{
+    const char *colon = strchr(value, ':');
+    if (colon == value || (colon && (!colon[1] || strchr(colon + 1, ':'))))
+        return error_set(err, ERR_INVALID, "it takes CONTAINER or CONTAINER:ALIAS");
+    return run_list(r, f, value, err);
+}
+
+int run_capability(struct run *r, const struct run_flag *f, const char *value, struct error *err)
+{
+    size_t n = strlen(value);
+    if (n == 0 || strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_") != n)
+        return error_set(err, ERR_INVALID, "it takes the name of a capability, such as NET_RAW, or ALL");
+    return 0;
+}
+
+/* OS[/ARCHITECTURE[/VARIANT]], or an architecture alone. */
+int run_platform(struct run *r, const struct run_flag *f, const char *value, struct error *err)
+{
+    size_t n = strspn(value, "abcdefghijklmnopqrstuvwxyz0123456789_.-/");
+    if (n == 0 || value[n] || value[0] == '/' || value[n - 1] == '/')
+        return error_set(err, ERR_INVALID, "it takes OS/ARCHITECTURE, such as linux/arm64");
+    return 0;
+}

@@ -171,6 +171,8 @@ static void test_firewall(void **state)
         {"--cap-add=NET_ADMIN", CONTAINER_NETWORK_OWN, false},
         {"--cap-add=ALL", CONTAINER_NETWORK_OWN, false},
         {"--privileged", CONTAINER_NETWORK_OWN, false},
+        {"--user=1000:0", CONTAINER_NETWORK_OWN, false},
+        {"--user=root:www", CONTAINER_NETWORK_OWN, true},
         {"--cap-drop=ALL", CONTAINER_NETWORK_OWN, true},
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
@@ -181,6 +183,24 @@ static void test_firewall(void **state)
         assert_int_equal(c.no_firewall != NULL, !c.firewall && c.network != CONTAINER_NETWORK_NONE);
         container_done(&c);
     }
+}
+
+/* Only root has capabilities to set a firewall up with. */
+static void test_user_of_image(void **state)
+{
+    struct container_options o = usual;
+    struct container c;
+    char *const flags[] = {(char *)"--user=0", NULL};
+    o.image_user = "app";
+    plan(&o, &c);
+    assert_false(c.firewall);
+    assert_string_equal(c.no_firewall, "the container's user is not root");
+    assert_false(has(json_object_get(host(&c), "CapAdd"), "NET_ADMIN"));
+    container_done(&c);
+    o.run_flags = flags;
+    plan(&o, &c);
+    assert_true(c.firewall);
+    container_done(&c);
 }
 
 static void test_warnings(void **state)
@@ -269,15 +289,11 @@ static void test_refused_flag(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole_body),
-        cmocka_unit_test(test_permanent_of_another),
-        cmocka_unit_test(test_without_guest),
-        cmocka_unit_test(test_language_of_image),
-        cmocka_unit_test(test_firewall),
-        cmocka_unit_test(test_warnings),
-        cmocka_unit_test(test_network_that_was_off),
-        cmocka_unit_test(test_restart),
-        cmocka_unit_test(test_flags_win),
+        cmocka_unit_test(test_whole_body),    cmocka_unit_test(test_permanent_of_another),
+        cmocka_unit_test(test_without_guest), cmocka_unit_test(test_language_of_image),
+        cmocka_unit_test(test_firewall),      cmocka_unit_test(test_user_of_image),
+        cmocka_unit_test(test_warnings),      cmocka_unit_test(test_network_that_was_off),
+        cmocka_unit_test(test_restart),       cmocka_unit_test(test_flags_win),
         cmocka_unit_test(test_refused_flag),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -487,6 +487,9 @@ static void test_refused(void **state)
         {"--security-opt=seccomp", "NAME=VALUE"},
         {"--security-opt=no-new-privileges=maybe", "takes true or false"},
         {"--security-opt=seccomp=/nonexistent", "/nonexistent"},
+        {"--cap-add=", "the name of a capability"},
+        {"--cap-drop=NET-RAW", "the name of a capability"},
+        {"--link=a:b:c", "CONTAINER:ALIAS"},
         {"--platform=Linux ARM", "it takes OS/ARCHITECTURE"},
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
