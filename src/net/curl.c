@@ -5,9 +5,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/* CURLOPT_PREREQFUNCTION, by which a request that may not be repeated isn't, came with 7.80. */
-#define OLDEST 0x075000
-#define INSTALL "install libcurl 7.80 or newer (Debian and Ubuntu: apt-get install libcurl3-gnutls)"
+#define OLDEST 0x074200 /* 7.66 brought curl_multi_poll() */
+#define INSTALL "install libcurl 7.66 or newer (Debian and Ubuntu: apt-get install libcurl3-gnutls)"
 
 struct curl_library libcurl;
 
@@ -44,8 +43,8 @@ static void load(void)
     for (size_t i = 0; i < ARRAY_LEN(names) && !library; i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        error_set(&failure, ERR_UNAVAILABLE, "libcurl, needed for HTTP, can't be loaded (%s); " INSTALL,
-                  dlerror());
+        error_set(&failure, ERR_UNAVAILABLE,
+                  "libcurl, needed for TCP and TLS, can't be loaded (%s); " INSTALL, dlerror());
         return;
     }
     if (find_functions(library) < 0)

@@ -11,24 +11,9 @@
     X(global_init)                                                                                           \
     X(version_info)                                                                                          \
     X(easy_init)                                                                                             \
-    X(easy_cleanup)                                                                                          \
-    X(easy_reset)                                                                                            \
-    X(easy_setopt)                                                                                           \
-    X(easy_getinfo)                                                                                          \
-    X(easy_strerror)                                                                                         \
-    X(easy_recv)                                                                                             \
-    X(easy_send)                                                                                             \
-    X(multi_init)                                                                                            \
-    X(multi_cleanup)                                                                                         \
-    X(multi_setopt)                                                                                          \
-    X(multi_add_handle)                                                                                      \
-    X(multi_remove_handle)                                                                                   \
-    X(multi_perform)                                                                                         \
-    X(multi_poll)                                                                                            \
-    X(multi_info_read)                                                                                       \
-    X(multi_strerror)                                                                                        \
-    X(slist_append)                                                                                          \
-    X(slist_free_all)
+    X(easy_cleanup) X(easy_setopt) X(easy_getinfo) X(easy_strerror) X(easy_recv) X(easy_send) X(multi_init)  \
+        X(multi_cleanup) X(multi_add_handle) X(multi_remove_handle) X(multi_perform) X(multi_poll)           \
+            X(multi_info_read) X(multi_strerror)
 
 struct curl_library {
 #define CURL_MEMBER(name) __typeof__(curl_##name) *name;
@@ -36,7 +21,7 @@ struct curl_library {
 #undef CURL_MEMBER
 };
 
-/* Filled by the first curl_load(). */
+/* Filled by the first curl_load(), empty before. */
 extern struct curl_library libcurl;
 
 /* -1, ERR_UNAVAILABLE: there is none, or it is too old; says what to install. Any thread, any number of

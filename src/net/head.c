@@ -37,6 +37,7 @@ static int status_line(struct head *h, const char *line, size_t n, struct error 
     if (digits[0] < '1' || digits[0] > '5' || !isdigit((unsigned char)digits[1]) ||
         !isdigit((unsigned char)digits[2]) || (n > 12 && digits[3] != ' '))
         return malformed(err, "its status is none");
+    h->closes = line[7] == '0';
     h->response->status = (digits[0] - '0') * 100 + (digits[1] - '0') * 10 + (digits[2] - '0');
     return 0;
 }
@@ -59,6 +60,8 @@ static int known_header(struct head *h, const char *name, const char *value, str
         return content_length(h, value, err);
     if (strcmp(name, "content-type") == 0)
         snprintf(h->response->content_type, sizeof(h->response->content_type), "%s", value);
+    if (strcmp(name, "connection") == 0 && str_equal_nocase(value, "close"))
+        h->closes = true;
     if (strcmp(name, "transfer-encoding") != 0)
         return 0;
     if (!str_equal_nocase(value, "chunked"))

@@ -12,6 +12,7 @@ struct head {
     struct http_response *response; /* status, content_type and headers are filled in */
     size_t seen;                    /* bytes of all lines: interim answers, headers, trailers */
     bool complete;                  /* the final answer's empty line was there */
+    bool closes;                    /* the connection won't be used again */
     bool chunked;
     int64_t length; /* as declared; -1: it isn't */
 };

@@ -1,7 +1,10 @@
-/* HTTP/1.1 requests to one peer, over libcurl, which is loaded when the first client is made: it is too dear
- * for a server that never needs it. Straight-line code for workers: every call blocks within its `struct
- * wait`. Whatever a peer answers is hostile input: status line, headers and body have limits. Redirects are
- * not followed, proxies of the environment not asked, unless a line says otherwise. */
+/* HTTP/1.1 requests to one peer. Straight-line code for workers: every call blocks within its `struct wait`.
+ * Whatever a peer answers is hostile input: status line, headers and body have limits. Redirects are not
+ * followed, proxies of the environment not asked.
+ *
+ * Connections to a host, and their TLS, are libcurl's, which is loaded for the first client that needs one:
+ * it is too dear for a server that never does. On sockets that we connect ourselves libcurl is no help: 7.88
+ * connects even those that it is told are connected. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,15 +23,15 @@ struct http_address {
      * the client. -1 with the error. */
     int (*dial)(void *ctx, const struct wait *wait, struct error *err);
     void *dial_ctx;        /* borrowed for the client's life */
-    const char *ca_file;   /* https: NULL is the system's */
+    const char *ca_file;   /* https, which is for hosts only: NULL is the system's */
     const char *cert_file; /* https: our own certificate and key, or NULL */
     const char *key_file;
     bool insecure; /* https: take any certificate */
 };
 
 struct http_client;
-/* Connects to nothing yet. NULL, ERR_UNAVAILABLE: libcurl can't be loaded; the message says what to install.
- */
+/* Connects to nothing yet. NULL: ERR_INVALID, the address makes no sense; ERR_UNAVAILABLE, libcurl is needed
+ * and can't be loaded; the message says what to install. */
 struct http_client *http_client_new(const struct http_address *address, struct error *err);
 /* No request runs any more. Returns NULL. */
 struct http_client *http_client_free(struct http_client *c);
@@ -84,7 +87,8 @@ int http_upgrade(struct http_client *c, const struct http_request *request, cons
                  struct http_stream **ret, struct http_response *ret_response, struct error *err);
 /* To poll; bytes may be ready without it (TLS), so read until EAGAIN first. */
 int http_stream_fd(const struct http_stream *s);
-/* As read(2) and send(2) on a non-blocking socket: bytes, 0 at the end, or -1 with errno. Never SIGPIPE. */
+/* As read(2) and send(2) on a non-blocking socket: bytes, 0 at the end, or -1 with errno. Never SIGPIPE.
+ * After EAGAIN the next write must begin with the same bytes: TLS may have taken them already. */
 ssize_t http_stream_read(struct http_stream *s, void *buf, size_t size);
 ssize_t http_stream_write(struct http_stream *s, const void *bytes, size_t n);
 /* No more will be written: the peer sees the end of its input. Not every transport can; -1 then. */

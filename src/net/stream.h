@@ -1,18 +1,24 @@
-/* A stream from within: upgrade.c makes it, stream.c is what callers use. */
+/* A stream from within: the connection of a request, before it may become what callers know. */
 #pragma once
 
+#include "base/limits.h"
 #include "net/client.h"
+#include "net/remote.h"
+
+#define STREAM_READ_BYTES (16 * KIB) /* at once */
 
 struct http_stream {
-    int fd;            /* ours, unless there is a lane */
-    struct lane *lane; /* libcurl's connection; NULL: a socket that we connected */
-    bool tls;          /* bytes go through libcurl, which `lock` guards: one call at a time, none blocks */
-    pthread_mutex_t lock;
-    struct buf early; /* read, but not consumed; what is left of it after the head belongs to the stream */
+    struct http_stream *next; /* while idle */
+    int fd;                   /* ours, unless there is a remote */
+    struct remote *remote;    /* libcurl's connection */
+    bool tls;                 /* bytes go through it, one call at a time, none of which blocks */
+    pthread_mutex_t lock;     /* that */
+    struct buf early;         /* was read, and not yet consumed */
 };
 
-/* Connects. early_max: of what is read ahead. */
-struct http_stream *stream_open(struct http_client *c, size_t early_max, const struct wait *wait,
-                                struct error *err);
-/* From the peer itself, past `early`. */
-ssize_t stream_receive(struct http_stream *s, void *buf, size_t size);
+struct http_stream *stream_open(const struct http_client *c, const struct wait *wait, struct error *err);
+/* Reads once, to the end of `early`; as recv(2) on a socket that doesn't block. ENOBUFS: `early` is full. */
+ssize_t stream_fill(struct http_stream *s);
+/* Nothing was read that nobody asked for, and it isn't the end. */
+bool stream_is_quiet(struct http_stream *s);
+DEFINE_CLEANUP(struct http_stream *, http_stream_free)
