@@ -321,6 +321,20 @@ struct view {
     bool log; /* it is time for a line in the log */
 };
 
+static void put_text(const struct pull *p, struct view *v)
+{
+    const struct pull_status *s = &v->status;
+    char bytes[64] = "";
+    if (s->total > 0)
+        snprintf(bytes, sizeof(bytes), ", %.1f of %.1f MB", (double)s->done / 1e6, (double)s->total / 1e6);
+    if (s->layers == 0)
+        snprintf(v->text, sizeof(v->text), "pulling " SHORT " from " SHORT, p->reference.text,
+                 p->reference.registry);
+    else
+        snprintf(v->text, sizeof(v->text), "pulling " SHORT ": %u of %u layers%s%s", p->reference.text,
+                 s->downloaded, s->layers, bytes, s->unpacking ? ", unpacking" : "");
+}
+
 /* Also stops it if nothing comes any more. What is downloaded and now unpacked may take long in silence. */
 static void look(struct pull *p, bool listens, struct view *ret)
 {
@@ -336,15 +350,7 @@ static void look(struct pull *p, bool listens, struct view *ret)
     pthread_mutex_unlock(&p->images->lock);
     if (stop)
         cancel_fire(p->stop, ERR_TIMEOUT);
-
-    const struct pull_status *s = &ret->status;
-    const char *name = p->reference.text;
-    if (s->layers == 0)
-        snprintf(ret->text, sizeof(ret->text), "pulling " SHORT " from " SHORT, name, p->reference.registry);
-    else
-        snprintf(ret->text, sizeof(ret->text), "pulling " SHORT ": %u of %u layers, %.1f of %.1f MB%s", name,
-                 s->downloaded, s->layers, (double)s->done / 1e6, (double)s->total / 1e6,
-                 s->unpacking ? ", unpacking" : "");
+    put_text(p, ret);
 }
 
 /* Until it is done, or the caller's own wait is over. */
