@@ -1,5 +1,5 @@
-/* What run flags bring into a container from outside: volumes, mounts, GPUs. Syntax as in the docker CLI's
- * opts/mount.go, opts/gpus.go and internal/volumespec. */
+/* What run flags bring into a container from outside: volumes and mounts. Syntax as in the docker CLI's
+ * opts/mount.go and internal/volumespec. */
 #include "backends/engine/run_parse.h"
 
 #include <ctype.h>
@@ -146,22 +146,12 @@ static bool mount_recursive(json_t *mount, const char *value)
     return false;
 }
 
-/* NAME=VALUE into the map at `place`, which ends in a dot: names have dots of their own. */
-static bool put_pair(json_t *root, const char *place, const char *pair)
-{
-    _cleanup_(cleanup_free) char *name = NULL;
-    const char *value, *member;
-    run_cut(pair, &name, &value);
-    json_object_set_new(run_place(root, place, &member), name, json_string(value));
-    return *name != '\0';
-}
-
 static bool mount_set(json_t *mount, const struct mount_key *key, const char *value)
 {
     json_t *made = NULL;
     switch (key->kind) {
     case MOUNT_PAIR:
-        return put_pair(mount, key->place, value);
+        return run_put_pair(mount, key->place, value);
     case MOUNT_RECURSIVE:
         return mount_recursive(mount, value);
     case MOUNT_TEXT:
@@ -257,98 +247,5 @@ int run_mount(struct run *r, const struct run_flag *f, const char *value, struct
     if (mount_check(mount, err) < 0)
         return -1;
     run_append(r->body, f->place, TAKE_PTR(mount));
-    return 0;
-}
-
-/* ---- GPUs ---- */
-
-static json_t *split_commas(const char *text)
-{
-    json_t *parts = json_array();
-    for (const char *p = text;; p++) {
-        size_t n = strcspn(p, ",");
-        json_array_append_new(parts, json_stringn(p, n));
-        p += n;
-        if (!*p)
-            return parts;
-    }
-}
-
-static json_t *gpu_count(const char *value)
-{
-    int64_t count = -1;
-    bool sound =
-        strcmp(value, "all") == 0 || (str_parse_i64(value, &count) && count >= -1 && count <= INT32_MAX);
-    return sound ? json_integer(count) : NULL;
-}
-
-static json_t *gpu_options(const char *value)
-{
-    _cleanup_(cleanup_json_decref) json_t *pairs = run_csv(value, NULL);
-    _cleanup_(cleanup_json_decref) json_t *options = json_object();
-    size_t i;
-    const json_t *pair;
-    json_array_foreach (pairs, i, pair) {
-        if (!put_pair(options, "", json_string_value(pair)))
-            return NULL;
-    }
-    return pairs ? TAKE_PTR(options) : NULL;
-}
-
-static json_t *gpu_capabilities(const char *value)
-{
-    json_t *all = split_commas(value);
-    json_array_append_new(all, json_string("gpu"));
-    return json_pack("[o]", all);
-}
-
-static const struct {
-    const char *name, *member;
-    json_t *(*make)(const char *value);
-} gpu_keys[] = {{"count", "Count", gpu_count},
-                {"device", "DeviceIDs", split_commas},
-                {"driver", "Driver", json_string},
-                {"capabilities", "Capabilities", gpu_capabilities},
-                {"options", "Options", gpu_options}};
-
-/* KEY=VALUE, or a count alone. */
-static int gpu_field(json_t *request, const char *field, struct error *err)
-{
-    _cleanup_(cleanup_free) char *name = NULL;
-    const char *value;
-    bool is_count = !run_cut(field, &name, &value);
-    for (size_t i = 0; i < ARRAY_LEN(gpu_keys); i++) {
-        if (strcmp(is_count ? "count" : name, gpu_keys[i].name) != 0)
-            continue;
-        if (json_object_get(request, gpu_keys[i].member))
-            return error_set(err, ERR_INVALID, "'%s' is there twice", gpu_keys[i].name);
-        json_t *made = gpu_keys[i].make(is_count ? field : value);
-        if (!made)
-            return error_set(err, ERR_INVALID, "'%s' can't be '%s'", gpu_keys[i].name,
-                             is_count ? field : value);
-        json_object_set_new(request, gpu_keys[i].member, made);
-        return 0;
-    }
-    return error_set(err, ERR_INVALID,
-                     "there is no '%s'; there are count, device, driver, capabilities and options", name);
-}
-
-int run_gpus(struct run *r, const struct run_flag *f, const char *value, struct error *err)
-{
-    _cleanup_(cleanup_json_decref) json_t *fields = run_csv(value, err);
-    _cleanup_(cleanup_json_decref) json_t *request = json_object();
-    size_t i;
-    const json_t *field;
-    if (!fields)
-        return -1;
-    json_array_foreach (fields, i, field) {
-        if (gpu_field(request, json_string_value(field), err) < 0)
-            return -1;
-    }
-    if (!json_object_get(request, "Count") && !json_object_get(request, "DeviceIDs"))
-        json_object_set_new(request, "Count", json_integer(1));
-    if (!json_object_get(request, "Capabilities"))
-        json_object_set_new(request, "Capabilities", json_pack("[[s]]", "gpu"));
-    run_append(r->body, f->place, TAKE_PTR(request));
     return 0;
 }

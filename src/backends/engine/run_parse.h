@@ -25,16 +25,22 @@ struct run_flag {
     int64_t least, most, also; /* range, and one number besides */
 };
 
+static inline bool run_in_range(const struct run_flag *f, int64_t value)
+{
+    return value == f->also || (value >= f->least && value <= f->most);
+}
+
 typedef int run_parser(struct run *r, const struct run_flag *f, const char *value, struct error *err);
 
 /* run_values.c: what is one value, and lists and maps of such. */
 run_parser run_switch, run_string, run_word, run_path, run_integer, run_bytes, run_cpus, run_duration,
     run_set;
-run_parser run_list, run_pair, run_sysctl, run_restart, run_ulimit, run_device, run_device_rule;
-run_parser run_device_rate, run_device_weight, run_link;
+run_parser run_list, run_pair, run_sysctl, run_restart, run_ulimit, run_link;
 run_parser run_capability, run_platform; /* these only look at the value */
+/* run_devices.c */
+run_parser run_device, run_device_rule, run_device_rate, run_device_weight, run_gpus;
 /* run_mounts.c */
-run_parser run_volume, run_mount, run_tmpfs, run_gpus;
+run_parser run_volume, run_mount, run_tmpfs;
 /* run_network.c: what waits for the networks, is settled by run_settle_networks. */
 run_parser run_publish, run_expose, run_network, run_add_host, run_dns, run_dns_search, run_mac;
 run_parser run_endpoint_ip, run_endpoint_list;
@@ -62,6 +68,9 @@ void run_append_keyed(json_t *root, const char *path, const char *key, json_t *v
 json_t *run_csv(const char *text, struct error *err);
 /* "NAME=VALUE" apart: a malloced name, and the value within `text`; "" and false without "=". */
 bool run_cut(const char *text, char **ret_name, const char **ret_value);
+/* The same into the map at `place`, which ends in a dot, since names have dots of their own. False: no name.
+ */
+bool run_put_pair(json_t *root, const char *place, const char *pair);
 /* As Go's ParseBool has it. */
 bool run_parse_bool(const char *text, bool *ret);
 /* A path that begins with a dot, from our working directory on. Malloced. */

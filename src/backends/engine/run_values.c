@@ -88,6 +88,15 @@ bool run_cut(const char *text, char **ret_name, const char **ret_value)
     return equals != NULL;
 }
 
+bool run_put_pair(json_t *root, const char *place, const char *pair)
+{
+    _cleanup_(cleanup_free) char *name = NULL;
+    const char *value, *member;
+    run_cut(pair, &name, &value);
+    json_object_set_new(run_place(root, place, &member), name, json_string(value));
+    return *name != '\0';
+}
+
 bool run_parse_bool(const char *text, bool *ret)
 {
     static const char *const words[2][6] = {{"0", "f", "F", "false", "FALSE", "False"},
@@ -218,17 +227,12 @@ static int out_of_range(const struct run_flag *f, struct error *err)
     return error_set(err, ERR_INVALID, "out of range; it takes %s%s", besides, range);
 }
 
-static bool in_range(const struct run_flag *f, int64_t value)
-{
-    return value == f->also || (value >= f->least && value <= f->most);
-}
-
 int run_integer(struct run *r, const struct run_flag *f, const char *value, struct error *err)
 {
     int64_t number;
     if (!str_parse_i64(value, &number))
         return error_set(err, ERR_INVALID, "not a whole number");
-    if (!in_range(f, number))
+    if (!run_in_range(f, number))
         return out_of_range(f, err);
     run_put(r->body, f->place, json_integer(number));
     return 0;
@@ -243,7 +247,7 @@ int run_bytes(struct run *r, const struct run_flag *f, const char *value, struct
         return error_set(err, ERR_INVALID,
                          "not a size; it takes bytes, or a number with k, m, g or t, such as 512m%s",
                          f->also < 0 ? ", or -1 for no limit" : "");
-    if (!in_range(f, bytes))
+    if (!run_in_range(f, bytes))
         return out_of_range(f, err);
     run_put(r->body, f->place, json_integer(bytes));
     return 0;
@@ -424,119 +428,6 @@ int run_ulimit(struct run *r, const struct run_flag *f, const char *value, struc
     run_append_keyed(
         r->body, f->place, "Name",
         json_pack("{s:s, s:I, s:I}", "Name", name, "Soft", (json_int_t)soft, "Hard", (json_int_t)hard));
-    return 0;
-}
-
-/* Of r, w and m, each once at most. */
-static bool is_device_mode(const char *mode)
-{
-    size_t n = strlen(mode);
-    return n > 0 && n == strspn(mode, "rwm") && n <= 3 && (n < 2 || !strchr(mode + 1, mode[0])) &&
-           (n < 3 || mode[1] != mode[2]);
-}
-
-/* A device of the Container Device Interface: VENDOR/CLASS=NAME. */
-static bool is_cdi_name(const char *device)
-{
-    const char *slash = strchr(device, '/'), *equals = strchr(device, '=');
-    return isalpha((unsigned char)*device) && slash && equals && slash < equals - 1 && equals[1];
-}
-
-static void add_cdi(struct run *r, const char *device)
-{
-    json_t *requests = run_get(r->body, "HostConfig.DeviceRequests");
-    size_t i;
-    json_t *request;
-    json_array_foreach (requests, i, request) {
-        const char *driver = json_string_value(json_object_get(request, "Driver"));
-        if (driver && strcmp(driver, "cdi") == 0) {
-            run_append(request, "DeviceIDs", json_string(device));
-            return;
-        }
-    }
-    run_append(r->body, "HostConfig.DeviceRequests",
-               json_pack("{s:s, s:[s]}", "Driver", "cdi", "DeviceIDs", device));
-}
-
-/* PATH[:PATH IN CONTAINER][:MODE], or the name of a CDI device. */
-int run_device(struct run *r, const struct run_flag *f, const char *value, struct error *err)
-{
-    if (is_cdi_name(value)) {
-        add_cdi(r, value);
-        return 0;
-    }
-    _cleanup_(cleanup_free) char *copy = xstrdup(value);
-    char *parts[4] = {copy};
-    size_t n = 1;
-    for (char *colon = strchr(copy, ':'); colon && n < ARRAY_LEN(parts); colon = strchr(parts[n - 1], ':')) {
-        *colon = '\0';
-        parts[n++] = colon + 1;
-    }
-    const char *mode = n == 3 ? parts[2] : n == 2 && is_device_mode(parts[1]) ? parts[1] : NULL;
-    const char *target = n == 3 || (n == 2 && !mode) ? parts[1] : parts[0];
-    if (n > 3 || !*parts[0] || !path_is_absolute(target) || (mode && !is_device_mode(mode)))
-        return error_set(err, ERR_INVALID,
-                         "it takes PATH, PATH:PATH or PATH:PATH:MODE, absolute, with a mode of r, w "
-                         "and m; or VENDOR/CLASS=NAME");
-    run_append(r->body, f->place,
-               json_pack("{s:s, s:s, s:s}", "PathOnHost", parts[0], "PathInContainer", target,
-                         "CgroupPermissions", mode ? mode : "rwm"));
-    return 0;
-}
-
-/* The end of a number or "*" at `text`; NULL if there is neither. */
-static const char *after_device_number(const char *text)
-{
-    size_t digits = strspn(text, "0123456789");
-    return *text == '*' ? text + 1 : digits > 0 ? text + digits : NULL;
-}
-
-/* "c 1:3 rwm" */
-int run_device_rule(struct run *r, const struct run_flag *f, const char *value, struct error *err)
-{
-    bool typed = *value && strchr("acb", *value) && value[1] == ' ';
-    const char *p = typed ? after_device_number(value + 2) : NULL;
-    p = p && *p == ':' ? after_device_number(p + 1) : NULL;
-    size_t mode = p && *p == ' ' ? strspn(p + 1, "rwm") : 0;
-    if (mode < 1 || mode > 3 || p[1 + mode])
-        return error_set(err, ERR_INVALID, "it takes TYPE MAJOR:MINOR MODE, such as 'c 1:3 rwm'");
-    return run_list(r, f, value, err);
-}
-
-/* /dev/PATH:NUMBER; the part after the path, or NULL. */
-static const char *device_number(const char *value, char **ret_path)
-{
-    const char *colon = strchr(value, ':');
-    if (!colon || !str_has_prefix(value, "/dev/"))
-        return NULL;
-    *ret_path = xstrndup(value, (size_t)(colon - value));
-    return colon + 1;
-}
-
-int run_device_rate(struct run *r, const struct run_flag *f, const char *value, struct error *err)
-{
-    _cleanup_(cleanup_free) char *path = NULL;
-    const char *number = device_number(value, &path);
-    bool in_bytes = str_has_suffix(f->name, "bps");
-    int64_t rate = -1;
-    if (!number || (in_bytes ? run_flags_bytes(number, &rate) < 0 : !str_parse_i64(number, &rate)) ||
-        rate < 0)
-        return error_set(err, ERR_INVALID, "it takes /dev/PATH:%s",
-                         in_bytes ? "SIZE, such as /dev/sda:1mb" : "NUMBER");
-    run_append_keyed(r->body, f->place, "Path",
-                     json_pack("{s:s, s:I}", "Path", path, "Rate", (json_int_t)rate));
-    return 0;
-}
-
-int run_device_weight(struct run *r, const struct run_flag *f, const char *value, struct error *err)
-{
-    _cleanup_(cleanup_free) char *path = NULL;
-    const char *number = device_number(value, &path);
-    int64_t weight;
-    if (!number || !str_parse_i64(number, &weight) || !in_range(f, weight))
-        return error_set(err, ERR_INVALID, "it takes /dev/PATH:WEIGHT, a weight of 10 to 1000, or 0");
-    run_append_keyed(r->body, f->place, "Path",
-                     json_pack("{s:s, s:I}", "Path", path, "Weight", (json_int_t)weight));
     return 0;
 }
 
