@@ -144,13 +144,12 @@ static void accept_packet(struct netlink *batch)
     expression_end(batch);
 }
 
-/* With an answer, so that a program learns at once what it would else wait minutes for. */
+/* A program learns it at once: a TCP connection is refused, any other sending is not permitted. (The ICMP
+ * error would come while connect(2) holds its socket, and be lost until the SYN is sent again.) */
 static void reject_packet(struct netlink *batch)
 {
-    const uint8_t code = NFT_REJECT_ICMPX_ADMIN_PROHIBITED;
     expression_begin(batch, "reject");
-    netlink_put_be32(batch, NFTA_REJECT_TYPE, NFT_REJECT_ICMPX_UNREACH);
-    netlink_put(batch, NFTA_REJECT_ICMP_CODE, &code, sizeof(code));
+    netlink_put_be32(batch, NFTA_REJECT_TYPE, NFT_REJECT_TCP_RST);
     expression_end(batch);
 }
 

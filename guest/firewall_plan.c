@@ -27,10 +27,11 @@ static const struct {
     {"192.0.0.192", 32},     /* metadata of Oracle Cloud */
     {"192.168.65.254", 32},  /* the machine beneath Docker Desktop */
     {"255.255.255.255", 32}, /* broadcast and multicast reach the engine's machine as well */
-    {"224.0.0.0", 4},        {"ff00::", 8},
-    {"fe80::", 10},         /* link-local, by which a bridge is reached whatever its other addresses */
-    {"fd00:ec2::254", 128}, /* metadata of AWS */
-    {"fd20:ce::254", 128},  /* metadata of Google Cloud */
+    {"224.0.0.0", 4},        /* multicast */
+    {"ff00::", 8},           /* multicast */
+    {"fe80::", 10},          /* link-local, by which a bridge is reached whatever its other addresses */
+    {"fd00:ec2::254", 128},  /* metadata of AWS */
+    {"fd20:ce::254", 128},   /* metadata of Google Cloud */
 };
 
 /* What engines call their machine in /etc/hosts. */
