@@ -45,7 +45,8 @@ static void closed(void *arg)
 
 static void end_computers(struct closing *c, int64_t deadline)
 {
-    computer_session_end(c->session->computers, deadline, &c->error);
+    if (c->session->computers)
+        computer_session_end(c->session->computers, deadline, &c->error);
     loop_post(c->session->protocol->options.loop, &c->post);
 }
 
@@ -94,14 +95,16 @@ void session_close(struct session *s, int64_t deadline, void (*on_done)(void *ar
     if (s->sink.closed)
         s->sink.closed(s->sink.ctx);
     calls_cancel_all(s);
-    computer_session_kill(s->computers);
+    if (s->computers)
+        computer_session_kill(s->computers);
+    session_wake(s);
     session_closing_step(s);
 }
 
 void session_closing_free(struct session *s)
 {
     struct closing *c = TAKE_PTR(s->closing);
-    if (!c->submitted)
+    if (!c->submitted && s->computers)
         computer_session_end(s->computers, clock_now(), NULL);
     loop_timer_free(c->timer);
     free(c);

@@ -20,7 +20,7 @@
 struct protocol_options {
     struct loop *loop;
     struct pool *pool;
-    struct toolset *toolset;
+    struct toolset *toolset; /* NULL: they come later, by protocol_open() */
     struct computers *computers;
     const char *server_name, *server_title, *server_version;
     int64_t progress_interval_ms; /* 0: PROGRESS_INTERVAL_MS */
@@ -30,6 +30,9 @@ struct protocol_options {
 };
 struct protocol;
 struct protocol *protocol_new(const struct protocol_options *options);
+/* The tools are there now, and the computers. Until then greetings, pings and all else that isn't about them
+ * are answered; the first message that is makes its session accept nothing more, and is served now. */
+void protocol_open(struct protocol *p, struct toolset *toolset, struct computers *computers);
 /* Every session was closed and has said so; the pool is closed too. What a passed deadline had left is freed.
  * Returns NULL. */
 struct protocol *protocol_free(struct protocol *p);
@@ -52,8 +55,8 @@ struct session *session_new(struct protocol *p, const char *principal, const str
 void session_receive(struct session *s, const char *bytes, size_t n);
 /* The transport couldn't take a message (too long): the reply is a JSON-RPC error with id null. */
 void session_refuse(struct session *s, const struct error *why);
-/* False while a long message is being understood (on a worker): the transport keeps what it has until
- * on_resume is called. */
+/* False while a long message is being understood (on a worker), or one waits for protocol_open(): the
+ * transport keeps what it has until on_resume is called. */
 bool session_accepts(const struct session *s);
 /* No call runs and no message is being understood. */
 bool session_is_idle(const struct session *s);

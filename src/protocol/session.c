@@ -1,8 +1,9 @@
 /* A session: messages in, the right handler, replies out.
  *
  * A message is understood before the next one is looked at. A short one at once; a long one on a worker, and
- * until it is back the session accepts nothing (understood() resumes the transport). What a request then does
- * is its handler's business: all answer at once but tools/call. */
+ * until it is back the session accepts nothing (understood() resumes the transport). In the same state a
+ * message waits that needs the tools before they are there (protocol_open). What a request then does is its
+ * handler's business: all answer at once but tools/call. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "protocol/session.h"
 
 /* How long a long message may wait for a worker, where it would wait behind running calls. Then the loop
@@ -17,13 +19,14 @@
  * behind it. */
 #define PARSE_WAIT_S 0.05
 
-/* A message that is understood on a worker. */
+/* A message that is understood on a worker, or waits for the tools. */
 struct parse {
     struct pool_job job;
     struct loop_post post;
     struct session *session;
     struct message message;
     bool parsed;
+    bool waits;
     size_t n;
     char bytes[];
 };
@@ -73,6 +76,20 @@ struct protocol *protocol_free(struct protocol *p)
     return NULL;
 }
 
+void protocol_open(struct protocol *p, struct toolset *toolset, struct computers *computers)
+{
+    assert(loop_is_current(p->options.loop) && !p->options.toolset);
+    p->options.toolset = toolset;
+    p->options.computers = computers;
+    list_for_each (node, &p->sessions) {
+        struct session *s = list_entry(node, struct session, link);
+        if (s->closing)
+            continue;
+        s->computers = computer_session_new(computers, s->principal);
+        session_wake(s);
+    }
+}
+
 struct session *session_new(struct protocol *p, const char *principal, const struct session_sink *sink)
 {
     assert(loop_is_current(p->options.loop));
@@ -80,7 +97,8 @@ struct session *session_new(struct protocol *p, const char *principal, const str
     s->protocol = p;
     s->sink = *sink;
     snprintf(s->principal, sizeof(s->principal), "%s", principal);
-    s->computers = computer_session_new(p->options.computers, principal);
+    if (p->options.computers)
+        s->computers = computer_session_new(p->options.computers, principal);
     s->calls_by_id = map_new(LIMIT_IN_FLIGHT_REQUESTS);
     list_init(&s->calls);
     list_append(&p->sessions, &s->link);
@@ -226,16 +244,27 @@ void session_route(struct session *s, struct message *m, struct batch *b)
 
 /* -- Messages. */
 
+/* Whether the tools aren't there yet and it is about them, as a batch may be. */
+static bool must_wait(const struct session *s, const struct message *m)
+{
+    bool about_tools =
+        m->kind == MESSAGE_BATCH || (m->kind == MESSAGE_REQUEST && str_has_prefix(m->method, "tools/"));
+    return about_tools && !s->protocol->options.toolset;
+}
+
 static void understood(void *arg)
 {
     struct parse *parse = arg;
     struct session *s = parse->session;
+    if (!s->closing && !parse->parsed)
+        message_parse(&parse->message, parse->bytes, parse->n);
+    parse->parsed = true;
+    parse->waits = !s->closing && must_wait(s, &parse->message);
+    if (parse->waits)
+        return; /* until session_wake() */
     s->parsing = NULL;
-    if (!s->closing) {
-        if (!parse->parsed)
-            message_parse(&parse->message, parse->bytes, parse->n);
+    if (!s->closing)
         session_route(s, &parse->message, NULL);
-    }
     message_done(&parse->message);
     free(parse);
     if (s->closing)
@@ -258,20 +287,45 @@ static void parse_refused(struct pool_job *job, const struct error *err)
     loop_post(parse->session->protocol->options.loop, &parse->post);
 }
 
-static bool parse_on_worker(struct session *s, const char *bytes, size_t n)
+static struct parse *parse_new(struct session *s, const char *bytes, size_t n)
 {
     struct parse *parse = malloc(sizeof(*parse) + n);
     if (!parse)
-        return false;
+        return NULL;
     *parse = (struct parse){.session = s, .n = n, .post = {.fn = understood, .arg = parse}};
+    memcpy(parse->bytes, bytes, n);
+    return parse;
+}
+
+static bool parse_on_worker(struct session *s, const char *bytes, size_t n)
+{
+    struct parse *parse = s->parsing = parse_new(s, bytes, n);
+    if (!parse)
+        return false;
     parse->job = (struct pool_job){
         .run = parse_run, .refused = parse_refused, .deadline = clock_deadline_after(PARSE_WAIT_S)};
-    memcpy(parse->bytes, bytes, n);
-    s->parsing = parse;
     if (pool_submit(s->protocol->options.pool, &parse->job, NULL) == 0)
         return true;
     free(TAKE_PTR(s->parsing));
     return false;
+}
+
+/* Keeps a short message until session_wake(). */
+static void keep(struct session *s, struct message *m)
+{
+    s->parsing = parse_new(s, m->text.at, m->text.len);
+    if (s->parsing) {
+        s->parsing->waits = true;
+        return;
+    }
+    m->kind = MESSAGE_REFUSED;
+    rpc_error_set(&m->error, RPC_INTERNAL_ERROR, "Internal error: out of memory");
+}
+
+void session_wake(struct session *s)
+{
+    if (s->parsing && s->parsing->waits)
+        understood(s->parsing);
 }
 
 void session_receive(struct session *s, const char *bytes, size_t n)
@@ -282,7 +336,10 @@ void session_receive(struct session *s, const char *bytes, size_t n)
         return;
     struct message m;
     message_parse(&m, bytes, n);
-    session_route(s, &m, NULL);
+    if (must_wait(s, &m))
+        keep(s, &m);
+    if (!s->parsing)
+        session_route(s, &m, NULL);
     message_done(&m);
 }
 

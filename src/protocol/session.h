@@ -37,13 +37,14 @@ struct session {
     struct protocol *protocol;
     char principal[LIMIT_PRINCIPAL_BYTES + 1];
     struct session_sink sink;
-    struct computer_session *computers;
-    const char *version; /* the legacy revision agreed on by initialize; NULL before */
+    struct computer_session *computers; /* NULL before protocol_open() */
+    const char *version;                /* the legacy revision agreed on by initialize; NULL before */
 
     struct list calls; /* in flight */
     struct map *calls_by_id;
     size_t call_bytes;     /* of their messages */
-    struct parse *parsing; /* a long message on a worker: nothing else is taken meanwhile */
+    struct parse *parsing; /* a long message on a worker, or one that waits for the tools: nothing else is
+                              taken meanwhile */
     void (*on_resume)(void *arg);
     void *on_resume_arg;
 
@@ -115,6 +116,8 @@ void batch_release(struct batch *b); /* it came; the last one sends the batch's 
 void session_route(struct session *s, struct message *m, struct batch *b);
 /* Sends a reply, or adds it to its batch. The content is taken. */
 void session_deliver(struct session *s, struct batch *b, struct span id, struct buf *reply);
+/* Goes on with the message that waits for the tools, if there is one. */
+void session_wake(struct session *s);
 void session_free(struct session *s);
 
 /* closing.c: goes on with the closing, if nothing more stands in its way. */

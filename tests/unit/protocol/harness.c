@@ -57,8 +57,8 @@ struct harness *harness_new(const struct harness_options *options)
     h->protocol = protocol_new(&(struct protocol_options){
         .loop = h->loop,
         .pool = h->pool,
-        .toolset = h->toolset,
-        .computers = h->computers,
+        .toolset = o.tools_later ? NULL : h->toolset,
+        .computers = o.tools_later ? NULL : h->computers,
         .server_name = "test",
         .server_title = "Test",
         .server_version = "1",
@@ -70,6 +70,11 @@ struct harness *harness_new(const struct harness_options *options)
     session_on_resume(h->session, on_resume, h);
     h->watchdog = loop_timer_new(h->loop, on_watchdog, h);
     return h;
+}
+
+void harness_open(struct harness *h)
+{
+    protocol_open(h->protocol, h->toolset, h->computers);
 }
 
 void harness_run_until(struct harness *h, const bool *flag)

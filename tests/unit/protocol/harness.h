@@ -45,8 +45,10 @@ struct harness {
 struct harness_options {
     int max_running, max_queued;  /* 0: 8, 64 */
     int64_t progress_interval_ms; /* 0: the protocol's own */
+    bool tools_later;             /* they come by harness_open() */
 };
 struct harness *harness_new(const struct harness_options *options); /* NULL: defaults */
+void harness_open(struct harness *h);
 /* Closes the session, if the test hasn't, and all else. */
 void harness_free(struct harness *h);
 
