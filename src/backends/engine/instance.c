@@ -282,12 +282,19 @@ static int resume(struct engine_instance *i, const struct container_look *look, 
         return error_set(err, ERR_UNAVAILABLE, "its container %.12s is paused: %s unpause %.12s",
                          i->container, engine_name(i->engine), i->container);
     bool ours = runs_guest(look->inspect);
-    if (look->state == CONTAINER_STOPPED && ours) {
+    enum container_state state = look->state;
+    if (state == CONTAINER_RUNNING && ours && !i->backend->options.keep_running) {
+        /* Its server died: what still runs ends with it. */
+        if (container_stop(i->engine, i->container, wait, err) < 0)
+            return -1;
+        state = CONTAINER_STOPPED;
+    }
+    if (state == CONTAINER_STOPPED && ours) {
         failed = container_upload(i->engine, i->container, wait, &why);
         if (failed == 0)
             failed = start_attached(i, wait, &why);
     } else {
-        if (look->state == CONTAINER_STOPPED && container_start(i->engine, i->container, wait, err) < 0)
+        if (state == CONTAINER_STOPPED && container_start(i->engine, i->container, wait, err) < 0)
             return -1;
         failed = engine_instance_enter(i, wait, &i->link, &why);
     }

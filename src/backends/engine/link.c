@@ -154,15 +154,15 @@ static void die(struct link *l, const struct error *why)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Reads what is there. The pump's, or of whoever opens the link. */
-static void read_stream(struct link *l)
+/* Reads what is there. The pump's, or of whoever opens the link. True if there was anything. */
+static bool read_stream(struct link *l)
 {
     char chunk[CHUNK_BYTES];
     struct error why = ERROR_INIT;
     for (int i = 0; i < READ_ROUNDS; i++) {
         ssize_t n = http_stream_read(l->stream, chunk, sizeof(chunk));
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
-            return;
+            return i > 0;
         if (n < 0)
             error_errno(&why, ERR_GONE, errno, "the stream to the computer broke");
         else if (n == 0)
@@ -170,8 +170,9 @@ static void read_stream(struct link *l)
         else if (frames_feed(&l->frames, chunk, (size_t)n, on_frame, l, &why) == 0)
             continue;
         die(l, &why);
-        return;
+        return true;
     }
+    return true;
 }
 
 /* --- what goes --- */
@@ -229,7 +230,8 @@ static int pump(struct link *l, const struct wait *wait, struct error *err)
 {
     uint64_t ignored;
     bool full = write_stream(l);
-    read_stream(l); /* with TLS, bytes may be here that poll(2) doesn't know of */
+    if (read_stream(l)) /* with TLS, bytes may be here that poll(2) doesn't know of */
+        return wait_check(wait, err);
     struct pollfd p[] = {
         {.fd = http_stream_fd(l->stream), .events = (short)(full ? POLLIN | POLLOUT : POLLIN)},
         {.fd = l->wake, .events = POLLIN},
