@@ -11,9 +11,20 @@
     X(global_init)                                                                                           \
     X(version_info)                                                                                          \
     X(easy_init)                                                                                             \
-    X(easy_cleanup) X(easy_setopt) X(easy_getinfo) X(easy_strerror) X(easy_recv) X(easy_send) X(multi_init)  \
-        X(multi_cleanup) X(multi_add_handle) X(multi_remove_handle) X(multi_perform) X(multi_poll)           \
-            X(multi_info_read) X(multi_strerror)
+    X(easy_cleanup)                                                                                          \
+    X(easy_setopt)                                                                                           \
+    X(easy_getinfo)                                                                                          \
+    X(easy_strerror)                                                                                         \
+    X(easy_recv)                                                                                             \
+    X(easy_send)                                                                                             \
+    X(multi_init)                                                                                            \
+    X(multi_cleanup)                                                                                         \
+    X(multi_add_handle)                                                                                      \
+    X(multi_remove_handle)                                                                                   \
+    X(multi_perform)                                                                                         \
+    X(multi_poll)                                                                                            \
+    X(multi_info_read)                                                                                       \
+    X(multi_strerror)
 
 struct curl_library {
 #define CURL_MEMBER(name) __typeof__(curl_##name) *name;

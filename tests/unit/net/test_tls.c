@@ -62,7 +62,8 @@ static struct http_client *connect_with(const char *ca, const char *cert, bool i
     const struct http_address a = {
         .url = url, .ca_file = ca_file, .cert_file = cert_file, .key_file = key_file, .insecure = insecure};
     struct http_client *c = http_client_new(&a, &err);
-    assert_non_null(c);
+    if (!c)
+        fail_msg("%s", err.msg);
     return c;
 }
 
