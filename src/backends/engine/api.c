@@ -183,19 +183,32 @@ static int learn(struct engine *e, const struct wait *wait, struct error *err)
     return 0;
 }
 
-struct engine *engine_connect(const struct engine_options *o, const struct wait *wait, struct error *err)
+static struct engine *reach(const struct engine_options *o, const struct wait *wait, struct error *err)
 {
     struct engine *e = xcalloc(1, sizeof(*e));
-    struct wait bounded = wait_at_most(wait, clock_now() + CONNECT_TIMEOUT_NS);
-    if (engine_address_find(o, &bounded, &e->address, err) < 0) {
+    if (engine_address_find(o, wait, &e->address, err) < 0) {
         free(e);
         return NULL;
     }
     e->kind = e->address.kind;
     e->client = engine_address_client(&e->address, err);
-    if (!e->client || ping(e, &bounded, err) < 0 || learn(e, &bounded, err) < 0)
+    if (!e->client || ping(e, wait, err) < 0)
         return engine_disconnect(e);
     return e;
+}
+
+struct engine *engine_connect(const struct engine_options *o, const struct wait *wait, struct error *err)
+{
+    struct wait bounded = wait_at_most(wait, clock_now() + CONNECT_TIMEOUT_NS);
+    struct engine *e = reach(o, &bounded, err);
+    return e && learn(e, &bounded, err) < 0 ? engine_disconnect(e) : e;
+}
+
+bool engine_pings(const struct engine_options *o, const struct wait *wait)
+{
+    struct engine *e = reach(o, wait, NULL);
+    engine_disconnect(e);
+    return e != NULL;
 }
 
 struct engine *engine_disconnect(struct engine *e)

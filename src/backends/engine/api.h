@@ -27,6 +27,8 @@ struct engine {
 /* Connects, asks what it is, agrees on a version. */
 struct engine *engine_connect(const struct engine_options *o, const struct wait *wait, struct error *err);
 struct engine *engine_disconnect(struct engine *e);
+/* Whether one answers, without waiting for all that engine_connect wants to know. */
+bool engine_pings(const struct engine_options *o, const struct wait *wait);
 
 const char *engine_name(const struct engine *e); /* "docker" or "podman", for people */
 

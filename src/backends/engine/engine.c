@@ -103,13 +103,8 @@ int64_t engine_pids(const struct engine_backend *b)
 
 bool engine_answers(const struct engine_options *options, int timeout_ms)
 {
-    if (!engine_address_likely(options))
-        return false;
     const struct wait wait = {.deadline = clock_now() + timeout_ms * NSEC_PER_MSEC};
-    struct engine *e = engine_connect(options, &wait, NULL);
-    bool answers = e != NULL;
-    engine_disconnect(e);
-    return answers;
+    return engine_address_likely(options) && engine_pings(options, &wait);
 }
 
 /* --- the table --- */
