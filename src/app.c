@@ -2,7 +2,8 @@
  *
  * Start: configuration, then objects from the bottom of the layers up. Nothing slow happens before the first
  * reply: no thread, no disk, no helper process. When it was written, one worker warms up the backend and
- * removes what dead servers left (warm_up).
+ * removes what dead servers left (warm_up). Where nothing says which backend it is, and there is something
+ * that looks like an engine, a worker asks it meanwhile (ask); what needs to know waits in the protocol.
  *
  * End: the first of end of input, lost output, a dead parent, SIGTERM, SIGINT, SIGHUP begins it (begin_end).
  * The session closes: calls are cancelled, computers killed, all within END_SECONDS; then the loop stops.
@@ -20,17 +21,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/native/native.h"
+#include "backends/backend.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/pool.h"
+#include "compose.h"
 #include "computers/computers.h"
 #include "config/config.h"
 #include "protocol/protocol.h"
-#include "tools/tools.h"
 #include "transport/stdio.h"
 
 /* A client that closed our input waits 2 s before it gets rude; a person expects an instant. */
@@ -43,9 +44,8 @@ struct app {
 
     struct loop *loop;
     struct pool *pool;
-    struct backend *backend;
-    struct computers *computers;
-    struct toolset *toolset;
+    enum config_backend backend; /* CONFIG_AUTO while an engine is asked */
+    struct parts parts;          /* empty then */
     struct protocol *protocol;
     struct stdio *stdio;
 
@@ -53,9 +53,13 @@ struct app {
     struct loop_signal *child_signal; /* only as pid 1 */
     struct loop_watch *parent_watch;
     int parent_pidfd;
+    struct pool_job ask_job;
+    struct loop_post asked;
     struct pool_job warm_job;
+    bool greeted;         /* the first reply was written */
     int64_t end_deadline; /* once ending */
     bool ending;
+    bool refused; /* to start, though late */
     bool left_behind;
 };
 
@@ -100,25 +104,46 @@ static void on_child(void *arg, int signo)
         ;
 }
 
-/* A limit that isn't held is no secret. Whatever else keeps the backend from working is told with the first
- * call. */
-static void tell_unenforced(const struct app *app)
+/* What a person should know once, at start. */
+static void tell_backend(const struct app *app)
 {
-    const struct backend_ops *ops = app->backend->ops;
+    const struct backend *backend = app->parts.backend;
+    if (app->values->backend == CONFIG_AUTO && app->backend == CONFIG_DOCKER)
+        log_info("computers are made by the %s backend", backend->ops->name);
+    else if (app->values->backend == CONFIG_AUTO)
+        log_warning("computers are made by the %s backend, as no container engine answers; --backend %s says "
+                    "that this is meant",
+                    backend->ops->name, backend->ops->name);
+    if (app->values->network && !(backend->ops->capabilities(backend) & BACKEND_NETWORK))
+        log_warning("computers have no network: the %s backend has none in this version; --no-network says "
+                    "that this is meant",
+                    backend->ops->name);
+}
+
+/* -- Warming up. */
+
+/* Neither an engine that can't be reached nor a limit that isn't held is a secret until the first call. */
+static void tell_condition(struct backend *backend)
+{
     const struct wait at_once = {.deadline = clock_now()};
     struct backend_description description;
-    if (ops->probe(app->backend, &at_once, NULL) < 0 || ops->capabilities(app->backend) & BACKEND_LIMITS)
+    struct error err = ERROR_INIT;
+    if (backend->ops->probe(backend, &at_once, &err) < 0) {
+        log_warning("no computer can be made: %s", err.msg);
         return;
-    ops->describe(app->backend, &description);
+    }
+    if (backend->ops->capabilities(backend) & BACKEND_LIMITS)
+        return;
+    backend->ops->describe(backend, &description);
     log_warning("computers are not limited as they should be: %s", description.limits);
 }
 
 static void warm_up(struct pool_job *job)
 {
     struct app *app = CONTAINER_OF(job, struct app, warm_job);
-    app->backend->ops->warm(app->backend);
-    tell_unenforced(app);
-    int reaped = computers_reap(app->computers);
+    app->parts.backend->ops->warm(app->parts.backend);
+    tell_condition(app->parts.backend);
+    int reaped = computers_reap(app->parts.computers);
     if (reaped > 0)
         log_info("removed %d computers of servers that are gone", reaped);
 }
@@ -128,16 +153,67 @@ static void warm_up_refused(struct pool_job *job, const struct error *why)
     log_debug("no warm-up: %s", why->msg);
 }
 
-static void on_first_reply(void *arg)
+static void warm_up_soon(struct app *app)
 {
-    struct app *app = arg;
     struct error err = ERROR_INIT;
+    if (!app->greeted || !app->parts.backend)
+        return;
     app->warm_job.run = warm_up;
     app->warm_job.refused = warm_up_refused;
     app->warm_job.deadline = DEADLINE_NONE;
     if (pool_submit(app->pool, &app->warm_job, &err) < 0)
         log_debug("no warm-up: %s", err.msg);
 }
+
+static void on_first_reply(void *arg)
+{
+    struct app *app = arg;
+    app->greeted = true;
+    warm_up_soon(app);
+}
+
+/* -- Asking an engine. */
+
+static void on_asked(void *arg)
+{
+    struct app *app = arg;
+    struct error err = ERROR_INIT;
+    if (app->ending)
+        return;
+    if (parts_new(&app->parts, app->values, app->backend, &err) < 0) {
+        log_error("%s", err.msg);
+        app->refused = true;
+        begin_end(app);
+        return;
+    }
+    tell_backend(app);
+    protocol_open(app->protocol, app->parts.toolset, app->parts.computers);
+    warm_up_soon(app);
+}
+
+static void ask(struct pool_job *job)
+{
+    struct app *app = CONTAINER_OF(job, struct app, ask_job);
+    app->backend = backend_ask(app->values);
+    loop_post(app->loop, &app->asked);
+}
+
+static void ask_refused(struct pool_job *job, const struct error *why)
+{
+    struct app *app = CONTAINER_OF(job, struct app, ask_job);
+    log_debug("no engine was asked: %s", why->msg);
+    app->backend = CONFIG_NATIVE;
+    loop_post(app->loop, &app->asked);
+}
+
+static int ask_soon(struct app *app, struct error *err)
+{
+    app->asked = (struct loop_post){.fn = on_asked, .arg = app};
+    app->ask_job = (struct pool_job){.run = ask, .refused = ask_refused, .deadline = DEADLINE_NONE};
+    return pool_submit(app->pool, &app->ask_job, err);
+}
+
+/* -- Start and end. */
 
 /* A client may start us with a closed descriptor; nothing we open may land on 0, 1 or 2. */
 static void secure_descriptors(void)
@@ -173,19 +249,6 @@ static void watch_the_world(struct app *app)
     }
 }
 
-static struct backend *make_backend(const struct config_values *v)
-{
-    return native_new(&(struct native_options){
-        .state_dir = v->state_dir,
-        .rootfs = v->rootfs,
-        .shell = v->shell,
-        .memory_bytes = v->memory,
-        .pids = v->pids,
-        .cpus = v->cpu,
-        .network_wanted = v->network,
-    });
-}
-
 static int app_build(struct app *app, struct error *err)
 {
     const struct config_values *v = app->values;
@@ -193,31 +256,11 @@ static int app_build(struct app *app, struct error *err)
     if (!app->loop)
         return -1;
     app->pool = pool_new((int)v->max_concurrent, LIMIT_QUEUED_CALLS);
-    app->backend = make_backend(v);
-    app->computers = computers_new(&(struct computers_options){
-        .state_dir = v->state_dir,
-        .backend = app->backend,
-        .network = "none",
-        .max_per_principal = (int)v->max_computers,
-    });
-    app->toolset = toolset_new(
-        &(struct toolset_options){
-            .personality =
-                v->personality == CONFIG_KILNTAINERS ? PERSONALITY_KILNTAINERS : PERSONALITY_COMPUTER,
-            .description_override = v->tool_instruction_override,
-            .description_extra = v->extended_tool_instruction,
-            .default_timeout_s = v->timeout_s,
-            .output_limit = (size_t)v->output_limit,
-            .backend = app->backend,
-        },
-        err);
-    if (!app->toolset)
-        return -1;
     app->protocol = protocol_new(&(struct protocol_options){
         .loop = app->loop,
         .pool = app->pool,
-        .toolset = app->toolset,
-        .computers = app->computers,
+        .toolset = app->parts.toolset,
+        .computers = app->parts.computers,
         .server_name = app->name,
         .server_title =
             v->personality == CONFIG_KILNTAINERS ? "Kilntainers" : "MCP Sandbox Computer VM for AI",
@@ -226,7 +269,9 @@ static int app_build(struct app *app, struct error *err)
         .ctx = app,
     });
     app->stdio = stdio_new(app->loop, app->protocol, STDIN_FILENO, STDOUT_FILENO, begin_end, app, err);
-    return app->stdio ? 0 : -1;
+    if (!app->stdio)
+        return -1;
+    return app->backend == CONFIG_AUTO ? ask_soon(app, err) : 0;
 }
 
 /* In the reverse order of app_build; accepts what that left half-built. */
@@ -241,46 +286,43 @@ static void app_free(struct app *app)
     if (app->pool)
         app->pool = pool_free(app->pool);
     app->protocol = protocol_free(app->protocol);
-    app->toolset = toolset_free(app->toolset);
-    app->computers = computers_free(app->computers);
-    if (app->backend)
-        app->backend = app->backend->ops->free(app->backend);
+    parts_done(&app->parts);
     app->loop = loop_free(app->loop);
-}
-
-/* What a person should know once, at start. */
-static void tell_warnings(const struct app *app)
-{
-    for (char *const *warning = config_warnings(app->config); *warning; warning++)
-        log_warning("%s", *warning);
-    if (app->values->network && !(app->backend->ops->capabilities(app->backend) & BACKEND_NETWORK))
-        log_warning("computers have no network: the %s backend has none in this version; --no-network says "
-                    "that this is meant",
-                    app->backend->ops->name);
 }
 
 /* Until the end was asked for and done. The exit code. */
 static int app_serve(struct app *app)
 {
-    tell_warnings(app);
+    for (char *const *warning = config_warnings(app->config); *warning; warning++)
+        log_warning("%s", *warning);
+    if (app->parts.backend)
+        tell_backend(app);
     watch_the_world(app);
     loop_run(app->loop);
     /* A worker that is stuck (a dying disk, say) can't be joined: its memory is left to the kernel. */
     bool joined = pool_close(app->pool, app->end_deadline);
     if (joined && !app->left_behind) {
         app_free(app);
-        return 0;
+        return app->refused;
     }
     /* All calls have ended or were told of by end_done(); what still runs then is only the removal of what
      * other servers have left, or a folder that is made ahead: the next start sees to both. */
     log_close();
-    _exit(app->left_behind);
+    _exit(app->left_behind || app->refused);
 }
 
 static int fail(const struct app *app, const struct error *err, int exit_code)
 {
     fprintf(stderr, "%s: error: %s\n", app->name, err->msg);
     return exit_code;
+}
+
+/* What can be refused before anything runs. */
+static int app_settle(struct app *app, struct error *err)
+{
+    if (backend_settle(app->values, &app->backend, err) < 0)
+        return -1;
+    return app->backend == CONFIG_AUTO ? 0 : parts_new(&app->parts, app->values, app->backend, err);
 }
 
 /* What only prints and ends; -1 for what runs. */
@@ -324,11 +366,13 @@ int app_run(int argc, char *const *argv, char *const *env)
         return fail(&app, &err, exit_code);
     app.config = config;
     app.values = config_values(config);
-    if ((action == CONFIG_RUN || action == CONFIG_CHECK) && native_check(app.values->rootfs, &err) < 0)
+    if ((action == CONFIG_RUN || action == CONFIG_CHECK) && app_settle(&app, &err) < 0)
         return fail(&app, &err, 1);
     exit_code = app_print(&app, action);
-    if (exit_code >= 0)
+    if (exit_code >= 0) {
+        parts_done(&app.parts);
         return exit_code;
+    }
 
     const struct config_values *v = app.values;
     if (log_open(app.name, v->log_level, v->log_format == CONFIG_LOG_JSON, v->log_file, &err) < 0)

@@ -10,6 +10,7 @@
 
 enum config_personality { CONFIG_COMPUTER, CONFIG_KILNTAINERS };
 enum config_backend {
+    CONFIG_AUTO, /* nothing named one or meant one: docker if an engine answers, else native */
     CONFIG_NATIVE,
     CONFIG_DOCKER,
     CONFIG_PODMAN,
@@ -53,13 +54,13 @@ struct config_values {
     char *tool_instruction_override;
     char *extended_tool_instruction;
 
-    /* local computers */
+    /* local computers; limits are the backend's own while not set */
     double cpu;
     int64_t memory;
     int64_t pids;
     int64_t disk;
     char *rootfs; /* NULL: the host toolbox */
-    char *image;
+    char *image;  /* never set with native; nor is platform */
     char *platform;
     char **allow_cidr;
     char **deny_cidr;
@@ -83,7 +84,7 @@ struct config_values {
     char *metrics_token_file;
 
     /* Docker and Podman */
-    char *engine;
+    char *engine; /* "docker", "podman" or the path of one; podman's with that backend */
     char *docker_host;
     char *container_host;
     bool docker_tls_verify;

@@ -25,7 +25,7 @@ enum option_trait {
     OPTION_FLAG_ONLY = 1 << 4,        /* not a key of the config file */
     OPTION_NO_FLAG = 1 << 5,          /* environment and config file only */
     OPTION_HTTP_ONLY = 1 << 6,        /* refused with --transport stdio */
-    OPTION_MEANS_DOCKER = 1 << 7,     /* asks for the docker backend when none is named */
+    OPTION_MEANS_DOCKER = 1 << 7,     /* asks for the docker backend when none is named; a switch by its on */
     OPTION_PAIRS = 1 << 8,            /* each element is KEY=VALUE */
     OPTION_PRESENCE = 1 << 9,         /* any value of the variable but the empty one means true */
     OPTION_DASHES = 1 << 10           /* the value may begin with "--" as an argument of its own */

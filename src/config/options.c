@@ -31,7 +31,7 @@ const struct option_group_row option_groups[GROUP_COUNT] = {
     [GROUP_DESCRIPTION] = {"Tool description"},
     [GROUP_LOCAL] = {"Local computers"},
     [GROUP_HTTP] = {"HTTP", .later = true},
-    [GROUP_DOCKER] = {"Docker and Podman backends", .later = true, .backend = true},
+    [GROUP_DOCKER] = {"Docker and Podman backends", .backend = true},
     [GROUP_FLY] = {"Fly backend", .later = true, .backend = true},
     [GROUP_E2B] = {"E2B backend", .later = true, .backend = true},
     [GROUP_MODAL] = {"Modal backend", .later = true, .backend = true},
@@ -39,9 +39,10 @@ const struct option_group_row option_groups[GROUP_COUNT] = {
 };
 
 static const struct option_name backends[] = {
+    [CONFIG_AUTO] = {"auto"},
     [CONFIG_NATIVE] = {"native"},
-    [CONFIG_DOCKER] = {"docker", .later = true},
-    [CONFIG_PODMAN] = {"podman", .later = true},
+    [CONFIG_DOCKER] = {"docker"},
+    [CONFIG_PODMAN] = {"podman"},
     [CONFIG_E2B] = {"e2b", .later = true},
     [CONFIG_FLY] = {"fly", .later = true},
     [CONFIG_MODAL] = {"modal", .later = true},
@@ -72,8 +73,11 @@ static const struct option_name personalities[] = {
 const struct option_row option_rows[] = {
     /* core */
     {.name = "backend", .type = OPTION_ENUM, .traits = BOTH, MEMBER(backend), .names = backends,
-     .env = {"SANDBOX_BACKEND"}, .def = "native", .arg = "NAME",
-     .help = "What the computers are made of. A backend that is named never falls back to another."},
+     .env = {"SANDBOX_BACKEND"}, .def = "auto", .arg = "NAME",
+     .help = "What the computers are made of: native ones of this machine's kernel, docker and podman ones "
+             "are containers. auto is docker if an engine answers, else native; options that only docker "
+             "has, DOCKER_HOST and CONTAINER_HOST mean docker. A backend that is named, or meant, never "
+             "falls back to another."},
     {.name = "transport", .type = OPTION_ENUM, .traits = BOTH, MEMBER(transport), .names = transports,
      .def = "stdio", .arg = "NAME",
      .help = "How MCP messages travel."},
@@ -88,10 +92,10 @@ const struct option_row option_rows[] = {
      .def_told = "/bin/bash, else /bin/sh",
      .help = "Shell that runs a call's command text, inside the computer. One that is named has no "
              "fallback."},
-    {.name = "network", .negated = "no-network", .type = OPTION_BOOL, .traits = BOTH, MEMBER(network),
-     .def = "true", .def_kilntainers = "false",
-     .help = "Whether computers have a network. Native computers have none in this version: there "
-             "--network is refused, and the default is to run without."},
+    {.name = "network", .negated = "no-network", .type = OPTION_BOOL, .traits = BOTH | OPTION_MEANS_DOCKER,
+     MEMBER(network), .def = "true", .def_kilntainers = "false",
+     .help = "Whether computers have a network. Native ones have none in this version: --network means "
+             "docker, and by default native ones run without."},
     {.name = "lifecycle-tools", .type = OPTION_BOOL, .traits = OPTION_LATER, MEMBER(lifecycle_tools),
      .env = {"ENABLE_LIFECYCLE_TOOLS"}, .def = "false",
      .help = "Offer the computer_* tools and the dashboard. Without effect under the name "
@@ -103,10 +107,10 @@ const struct option_row option_rows[] = {
      .max = 4096, .arg = "N",
      .help = "How many calls run at the same time; one principal may have half of them. Others wait "
              "their turn."},
-    {.name = "on-exit", .type = OPTION_ENUM, .traits = OPTION_LATER, MEMBER(on_exit),
-     .names = on_exits, .def = "auto", .arg = "WHAT",
-     .help = "What happens to permanent computers when the server ends; auto is what suits the "
-             "backend."},
+    {.name = "on-exit", .type = OPTION_ENUM, MEMBER(on_exit), .names = on_exits, .def = "auto",
+     .arg = "WHAT",
+     .help = "What happens to permanent computers when the server ends. auto is stop; keep is for docker "
+             "and podman in this version."},
     {.name = "ttl", .type = OPTION_SECONDS, .traits = OPTION_LATER, MEMBER(ttl_s), .min = 1,
      .max = YEAR_S, .arg = "SECONDS",
      .help = "Remove a computer this long after it was made, if no call has said otherwise."},
@@ -167,26 +171,27 @@ const struct option_row option_rows[] = {
 
     /* local computers */
     {.name = "cpu", .type = OPTION_NUMBER, .group = GROUP_LOCAL, .traits = BOTH, MEMBER(cpu),
-     .def = "1.0", .min = 0.01, .max = 1024, .arg = "N",
+     .min = 0.01, .max = 1024, .arg = "N", .def_told = "native 1.0, docker none",
      .help = "Processor cores that a computer may use, such as 1.5."},
     {.name = "memory", .type = OPTION_SIZE, .group = GROUP_LOCAL, .traits = BOTH, MEMBER(memory),
-     .def = "512m", .min = MEMORY_MIN, .max = MEMORY_MAX, .arg = "SIZE",
+     .min = MEMORY_MIN, .max = MEMORY_MAX, .arg = "SIZE",
+     .def_told = "native 512m, docker half of the engine's memory",
      .help = "Memory that a computer may use, such as 512m or 2g."},
-    {.name = "pids", .type = OPTION_INTEGER, .group = GROUP_LOCAL, MEMBER(pids), .def = "512",
-     .min = 4, .max = 4194304, .arg = "N",
+    {.name = "pids", .type = OPTION_INTEGER, .group = GROUP_LOCAL, MEMBER(pids), .min = 4,
+     .max = 4194304, .arg = "N", .def_told = "native 512, docker 1024",
      .help = "Processes and threads that a computer may have."},
     {.name = "disk", .type = OPTION_SIZE, .group = GROUP_LOCAL, .traits = OPTION_LATER, MEMBER(disk),
      .min = 1.0 * MIB, .max = MEMORY_MAX, .arg = "SIZE", .def_told = "none",
      .help = "What a computer may write to its disk."},
     {.name = "rootfs", .type = OPTION_PATH, .group = GROUP_LOCAL, MEMBER(rootfs), .arg = "DIR",
      .def_told = "the programs of this machine",
-     .help = "Folder that native computers have as their root. It is never written to."},
+     .help = "Folder that native computers have as their root. It is never written to. Means native."},
     {.name = "image", .type = OPTION_STRING, .group = GROUP_LOCAL,
-     .traits = BOTH | OPTION_MEANS_DOCKER | OPTION_LATER, MEMBER(image), .arg = "IMAGE",
+     .traits = BOTH | OPTION_MEANS_DOCKER, MEMBER(image), .arg = "IMAGE",
      .def_told = "debian:bookworm-slim with docker and modal",
      .help = "OCI image that computers start from."},
-    {.name = "platform", .type = OPTION_STRING, .group = GROUP_LOCAL, .traits = OPTION_LATER,
-     MEMBER(platform), .arg = "OS/ARCH",
+    {.name = "platform", .type = OPTION_STRING, .group = GROUP_LOCAL, .traits = OPTION_MEANS_DOCKER,
+     MEMBER(platform), .arg = "OS/ARCH", .def_told = "the engine's own",
      .help = "Platform of the image, such as linux/arm64."},
     {.name = "allow-cidr", .type = OPTION_LIST, .group = GROUP_LOCAL, .traits = OPTION_LATER,
      MEMBER(allow_cidr), .arg = "NET",
@@ -254,12 +259,14 @@ const struct option_row option_rows[] = {
     /* Docker and Podman */
     {.name = "engine", .type = OPTION_STRING, .group = GROUP_DOCKER,
      .traits = BOTH | OPTION_MEANS_DOCKER, MEMBER(engine), .def = "docker", .arg = "ENGINE",
-     .help = "docker, podman, or the path of a program of one of these names."},
+     .help = "docker, podman, or the path of a program of one of these names, which says whose containers "
+             "they are."},
     {.name = "docker-host", .type = OPTION_STRING, .group = GROUP_DOCKER,
      .traits = BOTH | OPTION_MEANS_DOCKER, MEMBER(docker_host), .env = {"DOCKER_HOST"}, .arg = "ADDR",
+     .def_told = "the docker context in use, else the sockets that engines usually have",
      .help = "Address of the engine: unix://, tcp:// or ssh://."},
-    {.name = "container-host", .type = OPTION_STRING, .group = GROUP_DOCKER, .traits = OPTION_NO_FLAG,
-     MEMBER(container_host), .env = {"CONTAINER_HOST"}, .arg = "ADDR",
+    {.name = "container-host", .type = OPTION_STRING, .group = GROUP_DOCKER,
+     .traits = OPTION_MEANS_DOCKER | OPTION_NO_FLAG, MEMBER(container_host), .env = {"CONTAINER_HOST"}, .arg = "ADDR",
      .help = "Address of the engine with podman."},
     {.name = "docker-tls-verify", .type = OPTION_BOOL, .group = GROUP_DOCKER,
      .traits = OPTION_NO_FLAG | OPTION_PRESENCE, MEMBER(docker_tls_verify),

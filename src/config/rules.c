@@ -1,11 +1,12 @@
 /* Rules between options, and what this version can't honour: refused in words, never skipped in silence. What
- * merely lies about in the environment (DOCKER_HOST, say) is no request and stops nothing. The order of the
- * checks is that of their messages: the most telling first. */
+ * merely lies about in the environment (DOCKER_HOST, say) may decide where nothing else does, but contradicts
+ * nothing and stops nothing. The order of the checks is that of their messages: the most telling first. */
 #include "config/state.h"
 
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "base/str.h"
 
 #define ROW(member) option_of_member(offsetof(struct config_values, member))
@@ -105,20 +106,77 @@ static int check_names(struct config *c, struct error *err)
     return 0;
 }
 
-/* Whoever talks about the engine or an image means docker, and would be surprised by anything else. */
-static int check_meant_docker(struct config *c, struct error *err)
+/* Whoever talks about the engine or an image, or asks for what only containers have, means docker, and would
+ * be surprised by anything else. The first such option, those that were asked for before variables; NULL:
+ * none. */
+static const struct option_row *meaning_docker(const struct config *c)
 {
-    if (config_origin(c, ROW(backend))->source != SOURCE_DEFAULT)
-        return 0;
+    const struct option_row *variable = NULL;
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];
-        if ((row->traits & OPTION_MEANS_DOCKER) && config_is_explicit(c, row)) {
-            return refuse(c, row, err,
-                          "means the docker backend, which is not in this version; "
-                          "leave it out to get a native computer");
-        }
+        bool off = row->type == OPTION_BOOL && !*(const bool *)config_member(c, row);
+        if (!(row->traits & OPTION_MEANS_DOCKER) || off)
+            continue;
+        if (config_is_explicit(c, row))
+            return row;
+        if (config_origin(c, row)->source == SOURCE_ENVIRONMENT)
+            variable = row;
     }
+    return variable;
+}
+
+static bool is_podman(const struct config_values *v)
+{
+    return strcmp(path_basename(v->engine), "podman") == 0;
+}
+
+static enum config_backend docker_or_podman(const struct config *c)
+{
+    const struct config_values *v = &c->values;
+    bool only_podman = v->container_host && !v->docker_host && !config_is_explicit(c, ROW(engine));
+    return is_podman(v) || only_podman ? CONFIG_PODMAN : CONFIG_DOCKER;
+}
+
+/* Who names no backend may still have said which. */
+static int settle_backend(struct config *c, struct error *err)
+{
+    struct config_values *v = &c->values;
+    if (v->backend != CONFIG_AUTO)
+        return 0;
+    const struct option_row *by = meaning_docker(c);
+    if (v->rootfs && by && config_is_explicit(c, by)) {
+        char why[128];
+        snprintf(why, sizeof(why), "means native computers, and --%s means docker; give one of them",
+                 by->name);
+        return refuse(c, ROW(rootfs), err, why);
+    }
+    if (v->rootfs)
+        by = ROW(rootfs);
+    if (!by)
+        return 0;
+    v->backend = v->rootfs ? CONFIG_NATIVE : docker_or_podman(c);
+    c->origins[ROW(backend) - option_rows] = *config_origin(c, by);
     return 0;
+}
+
+static int check_engine(struct config *c, struct error *err)
+{
+    const struct config_values *v = &c->values;
+    if (!is_podman(v) && strcmp(path_basename(v->engine), "docker") != 0) {
+        return refuse(
+            c, ROW(engine), err,
+            "names no engine; must be docker, podman or the path of a program of one of these names");
+    }
+    if (v->backend != CONFIG_PODMAN || is_podman(v))
+        return 0;
+    if (config_is_explicit(c, ROW(engine)))
+        return refuse(c, ROW(engine), err, "contradicts the backend podman; leave one of them out");
+    return config_set(c, ROW(engine), "podman", config_origin(c, ROW(backend)), err);
+}
+
+static bool uses_engine(const struct config *c)
+{
+    return c->values.backend == CONFIG_DOCKER || c->values.backend == CONFIG_PODMAN;
 }
 
 static int check_native(struct config *c, struct error *err)
@@ -129,16 +187,29 @@ static int check_native(struct config *c, struct error *err)
     if (v->network && config_is_explicit(c, ROW(network))) {
         return refuse(c, ROW(network), err,
                       "can't be had: native computers have no network in this version; "
-                      "leave it out, or say --no-network");
+                      "leave it out, or say --no-network or --backend docker");
     }
-    if (v->image != NULL) {
+    if (v->image) {
         return refuse(c, ROW(image), err,
                       "can't be used: native computers take no image in this version; "
-                      "give --rootfs DIR, or leave it out");
+                      "give --rootfs DIR or --backend docker, or leave it out");
     }
-    if (v->disk != 0) {
-        return refuse(c, ROW(disk), err,
-                      "can't be enforced: native computers have no disk limit in this version; leave it out");
+    if (v->platform) {
+        return refuse(c, ROW(platform), err,
+                      "can't be used: it is an image's, and native computers take none in this version; "
+                      "leave it out");
+    }
+    return 0;
+}
+
+static int check_containers(struct config *c, struct error *err)
+{
+    const struct config_values *v = &c->values;
+    if (uses_engine(c) && v->rootfs)
+        return refuse(c, ROW(rootfs), err, "is for native computers; containers take --image IMAGE");
+    if (!uses_engine(c) && v->on_exit == CONFIG_ON_EXIT_KEEP) {
+        return refuse(c, ROW(on_exit), err,
+                      "is for --backend docker and podman in this version; name one, or leave it out");
     }
     return 0;
 }
@@ -166,7 +237,8 @@ static int warn(struct config *c, struct error *err)
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];
         const struct option_group_row *group = &option_groups[row->group];
-        if (group->backend && group->later && config_origin(c, row)->source == SOURCE_FLAG)
+        bool foreign = group->backend && (row->group != GROUP_DOCKER || !uses_engine(c));
+        if (foreign && config_origin(c, row)->source == SOURCE_FLAG)
             config_warn(c, "--%s has no effect on this backend", row->name);
     }
     return 0;
@@ -175,8 +247,8 @@ static int warn(struct config *c, struct error *err)
 int rules_check(struct config *c, struct error *err)
 {
     static int (*const checks[])(struct config *, struct error *) = {
-        check_http_only,    check_descriptions, check_exposure, check_names,
-        check_meant_docker, check_native,       check_later,    warn,
+        check_http_only, check_descriptions, check_exposure,   check_names, settle_backend,
+        check_engine,    check_native,       check_containers, check_later, warn,
     };
     if (c->values.personality == CONFIG_KILNTAINERS)
         c->values.lifecycle_tools = false; /* that program never had them */

@@ -20,6 +20,8 @@
 
 #define PREPARE_TIMEOUT_NS (15 * NSEC_PER_SEC)
 
+static const struct cgroup_values default_limits = {.memory_bytes = 512 * MIB, .pids = 512, .cpus = 1.0};
+
 static const struct native_machine this_machine = {
     .host_root = "/",
     .ids_file = ID_RANGES_FILE,
@@ -246,7 +248,11 @@ struct backend *native_new_on(const struct native_options *options, const struct
     n->state_dir = xstrdup(options->state_dir);
     n->rootfs = xstrdup(options->rootfs);
     n->shell = xstrdup(options->shell);
-    n->limits = (struct cgroup_values){options->memory_bytes, options->pids, options->cpus};
+    n->limits = (struct cgroup_values){
+        .memory_bytes = options->memory_bytes ? options->memory_bytes : default_limits.memory_bytes,
+        .pids = options->pids ? options->pids : default_limits.pids,
+        .cpus = options->cpus > 0 ? options->cpus : default_limits.cpus,
+    };
     n->network_wanted = options->network_wanted;
     n->machine = *machine;
     n->plain = machine->no_overlay;

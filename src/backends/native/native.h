@@ -9,10 +9,10 @@ struct native_options {
     const char *state_dir; /* absolute; shared by several servers */
     const char *rootfs;    /* --rootfs; NULL: the host toolbox */
     const char *shell;     /* --shell if given (never falls back); NULL: /bin/bash, else /bin/sh */
-    int64_t memory_bytes;  /* of all processes of one computer; with swap */
-    int64_t pids;
-    double cpus;
-    bool network_wanted; /* by default or asked for: described as missing, since this version has none */
+    int64_t memory_bytes;  /* of all processes of one computer; with swap. 0: 512 MiB */
+    int64_t pids;          /* 0: 512 */
+    double cpus;           /* 0: 1 */
+    bool network_wanted;   /* by default or asked for: described as missing, since this version has none */
 };
 /* ERR_DENIED or ERR_INVALID if no computer can be made by this user, or from this --rootfs (NULL: none): for
  * refusing to start. */

@@ -178,7 +178,7 @@ static void default_places(void **state)
         {K_ARGS(), (const char *const[]){home, NULL}, 101},
         {ARGS("--personality=kilntainers"), (const char *const[]){home, NULL}, 101},
         {ARGS(), ENV(xdg), 100},
-        {ARGS(), (const char *const[]){home, "XDG_CONFIG_HOME=/nonexistent", NULL}, 512},
+        {ARGS(), (const char *const[]){home, "XDG_CONFIG_HOME=/nonexistent", NULL}, 0},
         {ARGS(), (const char *const[]){home, "XDG_CONFIG_HOME=relative", NULL},
          100}, /* as its specification says */
         {ARGS("--pids=7"), (const char *const[]){home, NULL}, 7},

@@ -249,13 +249,12 @@ static void defaults_by_name(void **state)
     struct config *c = load_ok(ARGS(), ENV());
     const struct config_values *v = config_values(c);
     assert_int_equal(v->personality, CONFIG_COMPUTER);
-    assert_int_equal(v->backend, CONFIG_NATIVE);
+    assert_int_equal(v->backend, CONFIG_AUTO);
     assert_int_equal(v->transport, CONFIG_STDIO);
     assert_true(v->network);
     assert_true(v->timeout_s > 119.9 && v->timeout_s < 120.1);
     assert_int_equal(v->output_limit, 2097152);
-    assert_int_equal(v->memory, 512 << 20);
-    assert_int_equal(v->pids, 512);
+    assert_true(v->cpu <= 0 && v->memory == 0 && v->pids == 0); /* each backend has its own */
     assert_int_equal(v->port, 8435);
     assert_null(v->shell);
     assert_null(v->image);

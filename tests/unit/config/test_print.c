@@ -90,6 +90,27 @@ static void origins_are_told(void **state)
     remove_file(path);
 }
 
+static void meant_backend_is_told(void **state)
+{
+    struct config *c = load_ok(ARGS(), ENV("CONTAINER_HOST=unix:///x"));
+    char *text = printed(c, config_print);
+    assert_non_null(strstr(text, "\nbackend = \"podman\"  # environment CONTAINER_HOST\n"));
+    assert_non_null(strstr(text, "\nengine = \"podman\"  # environment CONTAINER_HOST\n"));
+    free(text);
+    config_free(c);
+}
+
+static void limits_of_each_backend_are_told(void **state)
+{
+    struct config *c = load_ok(ARGS("--help"), ENV("COLUMNS=160"));
+    char *text = printed(c, config_print_help);
+    assert_non_null(strstr(text, "default: native 1.0, docker none"));
+    assert_non_null(strstr(text, "default: native 512m, docker half of the engine's memory"));
+    assert_non_null(strstr(text, "default: native 512, docker 1024"));
+    free(text);
+    config_free(c);
+}
+
 /* What was printed, given back as a config file, means the same, and prints the same but for the origins. */
 static void printed_is_a_config_file(void **state)
 {
@@ -155,6 +176,8 @@ int main(void)
         cmocka_unit_test(help_is_wrapped),
         cmocka_unit_test(version_line),
         cmocka_unit_test(origins_are_told),
+        cmocka_unit_test(meant_backend_is_told),
+        cmocka_unit_test(limits_of_each_backend_are_told),
         cmocka_unit_test(printed_is_a_config_file),
         cmocka_unit_test(secrets_are_hidden),
     };
