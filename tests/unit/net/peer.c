@@ -59,15 +59,16 @@ static void read_until(struct peer *p, const char *end)
     }
 }
 
-/* The client may have gone: that is what some cases are about. */
-static void send_all(struct peer *p, const char *text)
+/* False: the client has gone, which is what some cases are about. */
+static bool send_all(struct peer *p, const char *text)
 {
     for (size_t at = 0, n = strlen(text); at < n;) {
         ssize_t sent = send(p->connection, text + at, n - at, MSG_NOSIGNAL);
         if (sent < 0)
-            return;
+            return false;
         at += (size_t)sent;
     }
+    return true;
 }
 
 static void drain(struct peer *p)
@@ -93,8 +94,8 @@ static void perform(struct peer *p, const struct step *s)
         read_until(p, s->text);
         break;
     case SEND:
-        for (size_t i = 0; i < (s->n ? s->n : 1); i++)
-            send_all(p, s->text);
+        for (size_t i = 0; i < (s->n ? s->n : 1) && send_all(p, s->text); i++)
+            continue;
         break;
     case FIRE:
         cancel_fire(p->cancel, ERR_CANCELLED);
