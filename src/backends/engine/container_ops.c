@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backends/engine/container.h"
+#include "backends/engine/podman.h"
 #include "backends/engine/private.h"
 #include "backends/native/image.h"
 #include "base/clock.h"
@@ -47,7 +48,7 @@ static int write_archive(struct buf *b)
         char link[100], magic[6], version[2], rest[247];
     } head = {.type = '0', .magic = "ustar", .version = {'0', '0'}};
     _Static_assert(sizeof(head) == TAR_BLOCK, "one block");
-    snprintf(head.name, sizeof(head.name), "%s", CONTAINER_GUEST_PATH + 1);
+    snprintf(head.name, sizeof(head.name), "%s", &CONTAINER_GUEST_PATH[1]);
     snprintf(head.mode, sizeof(head.mode), "%07o", 0755U);
     snprintf(head.uid, sizeof(head.uid), "%07o", 0U);
     snprintf(head.gid, sizeof(head.gid), "%07o", 0U);
@@ -139,8 +140,8 @@ int container_remove(struct engine *e, const char *container, const struct wait 
         if (engine_call(e, "DELETE", path, NULL, &bounded, NULL, &why) == 0 || why.code == ERR_NOT_FOUND)
             return 0;
         struct wait pause = wait_at_most(&bounded, clock_now() + ms * NSEC_PER_MSEC);
-        if (why.code != ERR_EXISTS ||
-            (wait_fd(-1, 0, &pause, NULL, NULL) < 0 && wait_check(&bounded, NULL) < 0))
-            return error_set(err, why.code == ERR_EXISTS ? ERR_BUSY : why.code, "remove it: %s", why.msg);
+        bool passing = why.code == ERR_EXISTS || podman_is_passing(&why);
+        if (!passing || (wait_fd(-1, 0, &pause, NULL, NULL) < 0 && wait_check(&bounded, NULL) < 0))
+            return error_set(err, passing ? ERR_BUSY : why.code, "remove it: %s", why.msg);
     }
 }

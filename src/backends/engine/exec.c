@@ -178,6 +178,13 @@ int engine_instance_exec(struct instance *instance, const struct exec_request *r
 {
     struct engine_instance *i = engine_instance_of(instance);
     struct exec_result result = {0};
+    struct error why = ERROR_INIT;
+    if (wait_check(&request->wait, &why) < 0) { /* it doesn't even begin */
+        int r = verdict_stopped(&why, &result, err);
+        if (r == 0)
+            *ret = result;
+        return r;
+    }
     int failed = i->way == WAY_LINK ? run(i, request, &result, err) : plain_exec(i, request, &result, err);
     if (failed < 0) {
         exec_result_done(&result);

@@ -8,6 +8,19 @@
 #include "backends/engine/pull.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/str.h"
+
+static void read_lang(const json_t *env, char *ret, size_t size)
+{
+    size_t n;
+    json_t *entry;
+    ret[0] = '\0';
+    json_array_foreach (env, n, entry) {
+        const char *text = json_string_value(entry);
+        if (text && str_has_prefix(text, "LANG="))
+            snprintf(ret, size, "%s", text);
+    }
+}
 
 static int inspect(struct engine *e, const char *name, const struct wait *wait, struct image *ret,
                    struct error *err)
@@ -27,6 +40,7 @@ static int inspect(struct engine *e, const char *name, const struct wait *wait, 
     snprintf(ret->os, sizeof(ret->os), "%s", os ? os : "");
     snprintf(ret->architecture, sizeof(ret->architecture), "%s", architecture ? architecture : "");
     snprintf(ret->user, sizeof(ret->user), "%s", user ? user : "");
+    read_lang(json_object_get(json_get_object(body, "Config"), "Env"), ret->lang, sizeof(ret->lang));
     return 0;
 }
 

@@ -10,6 +10,7 @@ struct image {
     char architecture[32]; /* "amd64" as the image says */
     char os[16];
     char user[128]; /* "" is root */
+    char lang[64];  /* "LANG=..." if it sets that; else "" */
 };
 
 struct images; /* pulls under way */

@@ -12,8 +12,10 @@
 #include "backends/engine/container.h"
 #include "backends/engine/podman.h"
 #include "backends/engine/private.h"
+#include "backends/engine/run_flags.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 #define END_TIMEOUT_NS (30 * NSEC_PER_SEC)
@@ -118,9 +120,28 @@ static void use_exec(struct engine_instance *i, const struct error *why)
 
 /* --- making --- */
 
-static int plan_container(const struct engine_instance *i, const struct computer_spec *spec, bool with_guest,
-                          struct container *ret, struct error *err)
+static const char *wanted_platform(const struct engine_backend *b)
 {
+    const char *flag = b->options.run_flags ? run_flags_platform(b->options.run_flags) : NULL;
+    return flag ? flag : b->options.platform;
+}
+
+/* What the user asked for is the same for every computer, and so is what is to be said about it. */
+static void tell_warnings(struct engine_backend *b, const json_t *warnings)
+{
+    size_t n;
+    json_t *warning;
+    if (atomic_exchange(&b->warned, true))
+        return;
+    json_array_foreach (warnings, n, warning)
+        log_warning("%s", json_string_value(warning));
+}
+
+static int plan_container(const struct engine_instance *i, const struct computer_spec *spec,
+                          const struct image *image, bool with_guest, struct container *ret,
+                          struct error *err)
+{
+    char *const image_env[] = {(char *)(uintptr_t)(image->lang[0] ? image->lang : NULL), NULL};
     const struct engine_backend *b = i->backend;
     static const struct computer_owner nobody;
     const struct computer_owner *owner = spec->owner ? spec->owner : &nobody;
@@ -133,6 +154,8 @@ static int plan_container(const struct engine_instance *i, const struct computer
         .temporary = spec->temporary,
         .owner = {owner->machine, owner->boot, owner->pid, owner->start, owner->state},
         .guest = with_guest ? CONTAINER_GUEST_PATH : NULL,
+        .image_env = image_env,
+        .image_user = image->user,
         .network = b->options.network,
         .memory_bytes = engine_memory(b, i->engine),
         .pids = engine_pids(b),
@@ -150,19 +173,21 @@ static void note_limits(struct engine_instance *i, const json_t *config)
     i->pids = json_integer_value(json_object_get(host, "PidsLimit"));
 }
 
-static int make_container(struct engine_instance *i, const struct computer_spec *spec, bool with_guest,
-                          const struct wait *wait, struct error *err)
+static int make_container(struct engine_instance *i, const struct computer_spec *spec,
+                          const struct image *image, bool with_guest, const struct wait *wait,
+                          struct error *err)
 {
     struct engine_backend *b = i->backend;
     _cleanup_(cleanup_json_decref) json_t *made = NULL;
     _cleanup_(container_done) struct container plan = {0};
-    if (plan_container(i, spec, with_guest, &plan, err) < 0)
+    if (plan_container(i, spec, image, with_guest, &plan, err) < 0)
         return -1;
-    const char *wanted = plan.platform ? plan.platform : b->options.platform;
+    tell_warnings(b, plan.warnings);
+    const char *wanted = wanted_platform(b);
     _cleanup_(cleanup_free) char *platform = wanted ? http_encode(wanted) : NULL;
     _cleanup_(cleanup_free) char *path = xasprintf("/containers/create?name=%s%s%s", plan.name,
                                                    platform ? "&platform=" : "", platform ? platform : "");
-    podman_adapt_create(plan.body);
+    podman_adapt_create(i->engine, plan.body);
     if (engine_call(i->engine, "POST", path, plan.body, wait, &made, err) < 0)
         return -1;
     i->firewall_wanted = plan.firewall;
@@ -185,36 +210,36 @@ static void discard(struct engine_instance *i)
     i->container[0] = '\0';
 }
 
-static int make_linked(struct engine_instance *i, const struct computer_spec *spec, const struct wait *wait,
-                       struct error *err)
+static int make_linked(struct engine_instance *i, const struct computer_spec *spec, const struct image *image,
+                       const struct wait *wait, struct error *err)
 {
-    if (make_container(i, spec, true, wait, err) < 0)
+    if (make_container(i, spec, image, true, wait, err) < 0)
         return -1;
     if (container_upload(i->engine, i->container, wait, err) == 0 && start_attached(i, wait, err) == 0)
         return 0;
     return -1;
 }
 
-static int make_plain(struct engine_instance *i, const struct computer_spec *spec, const struct wait *wait,
-                      struct error *err)
+static int make_plain(struct engine_instance *i, const struct computer_spec *spec, const struct image *image,
+                      const struct wait *wait, struct error *err)
 {
-    return make_container(i, spec, false, wait, err) < 0
+    return make_container(i, spec, image, false, wait, err) < 0
                ? -1
                : container_start(i->engine, i->container, wait, err);
 }
 
-static int make(struct engine_instance *i, const struct computer_spec *spec, const struct wait *wait,
-                struct error *err)
+static int make(struct engine_instance *i, const struct computer_spec *spec, const struct image *image,
+                const struct wait *wait, struct error *err)
 {
     struct error why = ERROR_INIT;
-    if (make_linked(i, spec, wait, &why) == 0)
+    if (make_linked(i, spec, image, wait, &why) == 0)
         return 0;
     bool made = i->container[0] != '\0';
     discard(i);
     if (!made || !is_kept_out(&why))
         return error_set(err, why.code, "%s", why.msg);
     struct error plain = ERROR_INIT;
-    if (make_plain(i, spec, wait, &plain) < 0) {
+    if (make_plain(i, spec, image, wait, &plain) < 0) {
         discard(i);
         return error_set(err, plain.code, "%s (and before that: %.150s)", plain.msg, why.msg);
     }
@@ -233,7 +258,7 @@ int engine_instance_create(struct backend *backend, const struct computer_spec *
         return -1;
     struct engine_instance *i = instance_new(b, e, spec->id, spec->temporary);
     snprintf(i->image, sizeof(i->image), "%s", b->image.text);
-    if (make(i, spec, wait, err) < 0) {
+    if (make(i, spec, &image, wait, err) < 0) {
         instance_free(i);
         return -1;
     }

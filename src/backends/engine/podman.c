@@ -11,11 +11,20 @@ bool podman_is(const struct http_response *ping)
     return version != NULL;
 }
 
-void podman_adapt_create(json_t *body)
+bool podman_is_passing(const struct error *why)
 {
+    return strstr(why->msg, "container state improper") != NULL;
+}
+
+void podman_adapt_create(const struct engine *e, json_t *body)
+{
+    if (e->kind != ENGINE_PODMAN)
+        return;
     json_t *host = json_object_get(body, "HostConfig");
     /* Its log drivers have other names; "none" is the same. */
     json_t *log = json_object_get(host, "LogConfig");
     if (log && !json_object_get(log, "Type"))
         json_object_set_new(log, "Type", json_string("none"));
+    /* "No health check" makes it look for systemd's timers all the same. */
+    json_object_del(body, "Healthcheck");
 }

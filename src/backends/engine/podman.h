@@ -8,5 +8,7 @@
 
 /* Whether the answer to /_ping is Podman's. */
 bool podman_is(const struct http_response *ping);
-/* Makes the body of a container create one that Podman understands. */
-void podman_adapt_create(json_t *body);
+/* Whether a refused removal says that the container is just changing its state by itself. */
+bool podman_is_passing(const struct error *why);
+/* Makes the body of a container create one that this engine understands. */
+void podman_adapt_create(const struct engine *e, json_t *body);
