@@ -38,6 +38,7 @@ struct run {
     uint32_t id;
     struct buf out; /* its frames */
     size_t sent;
+    bool begun;             /* something of it was offered to the stream, which with TLS is as good as sent */
     size_t limit, received; /* bytes of output */
     struct buf parts[2][2]; /* stream, head or tail */
     struct serve_end end;
@@ -182,7 +183,7 @@ static struct run *next_to_send_locked(struct link *l)
 {
     list_for_each (node, &l->runs) {
         struct run *r = list_entry(node, struct run, node);
-        if (r->sent > 0 && r->sent < r->out.len)
+        if (r->begun && r->sent < r->out.len)
             return r;
     }
     list_for_each (node, &l->runs) {
@@ -193,13 +194,14 @@ static struct run *next_to_send_locked(struct link *l)
     return NULL;
 }
 
-/* A piece is written without the lock: only the pump writes, and a run that has begun to be sent stays until
- * the pump says that it is over. True while there is more to send than the stream takes. */
+/* True while there is more to send than the stream takes. */
 static bool write_stream(struct link *l)
 {
     for (;;) {
         pthread_mutex_lock(&l->lock);
         struct run *r = l->dead ? NULL : next_to_send_locked(l);
+        if (r)
+            r->begun = true;
         ssize_t n = r ? http_stream_write(l->stream, r->out.data + r->sent, r->out.len - r->sent) : 0;
         int failure = n < 0 ? errno : 0;
         if (n > 0)
@@ -432,7 +434,7 @@ static bool take_back(struct link *l, struct run *r)
 {
     const struct serve_frame kill = {.type = SERVE_KILL, .id = r->id};
     pthread_mutex_lock(&l->lock);
-    bool unsent = r->sent == 0 || r->over;
+    bool unsent = !r->begun || r->over;
     if (unsent)
         finish_locked(r);
     else if (buf_append(&r->out, &kill, sizeof(kill)) < 0)
