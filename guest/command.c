@@ -242,11 +242,17 @@ static void handle_end(pid_t pid, int wait_status)
     }
 }
 
+static bool kill_strays(void)
+{
+    return reaper_kill_beneath(getpid(), all.reapers, all.reaper_count);
+}
+
 /* Orphans that we adopted are nobody's and are dropped. */
-void commands_reap(void)
+bool commands_reap(void)
 {
     int wait_status;
-    for (pid_t pid; (pid = waitpid(-1, &wait_status, WNOHANG | WUNTRACED)) > 0;) {
+    pid_t pid;
+    while ((pid = waitpid(-1, &wait_status, WNOHANG | WUNTRACED)) > 0) {
         if (!is_reaper(pid))
             continue;
         if (WIFSTOPPED(wait_status)) {
@@ -257,7 +263,18 @@ void commands_reap(void)
         handle_end(pid, wait_status);
     }
     if (all.strays)
-        all.strays = reaper_kill_beneath(getpid(), all.reapers, all.reaper_count);
+        all.strays = kill_strays();
+    return pid == 0;
+}
+
+/* Through the reapers: where /proc is mounted with hidepid, only they see what is beneath them. */
+void commands_kill_everything(void)
+{
+    for (unsigned i = 0; i < all.reaper_count; i++) {
+        kill(all.reapers[i], REAPER_KILL_SIGNAL);
+        kill(all.reapers[i], SIGCONT);
+    }
+    kill_strays();
 }
 
 /* --- going on --- */

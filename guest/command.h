@@ -19,6 +19,8 @@ void commands_kill(uint32_t id);
 void commands_kill_running(void);
 /* None is left whose END isn't sent. */
 bool commands_are_over(void);
+/* Ends all that was ever started here and still runs, background included; again until no child is left. */
+void commands_kill_everything(void);
 
 /* What to poll; returns how many. */
 unsigned commands_poll(struct pollfd *ret);
@@ -31,5 +33,5 @@ void commands_go_on(const struct pollfd *polled, int64_t now);
 int commands_open_reports(void);
 int commands_reports(void); /* to be polled */
 void commands_read_reports(void);
-/* Collects ended children. */
-void commands_reap(void);
+/* Collects ended children. False: there are none left to end. */
+bool commands_reap(void);

@@ -17,6 +17,7 @@ int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], SERVE_COMMAND) == 0) {
         title_begin(argv[0]);
+        title_set("sandbox-guest");
         return serve_run();
     }
     if (argc != 1 || strcmp(argv[0], "sandbox-zygote") != 0 ||

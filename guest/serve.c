@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <linux/capability.h>
 
@@ -58,13 +57,8 @@ static _Noreturn void end_all(void)
     const int64_t until = sys_clock_ns() + CLOSING_NS;
     struct pollfd signals = {.fd = FD_SIGNALS, .events = POLLIN};
     struct signalfd_siginfo drained;
-    while (!serve.first && sys_clock_ns() < until) {
-        reaper_kill_beneath(getpid(), NULL, 0);
-        pid_t pid;
-        while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
-            continue;
-        if (pid < 0)
-            break;
+    while (!serve.first && commands_reap() && sys_clock_ns() < until) {
+        commands_kill_everything();
         poll(&signals, 1, END_STEP_MS);
         while (read(FD_SIGNALS, &drained, sizeof(drained)) > 0)
             continue;
