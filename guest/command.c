@@ -60,7 +60,7 @@ static struct {
     pid_t reapers[REAPERS_MAX];
     unsigned reaper_count;
     bool strays; /* processes of a killed reaper may live */
-} all = {.reports = -1};
+} all; /* all zero, so that it takes no room in the file */
 
 static struct command *find_command(uint32_t id)
 {

@@ -53,7 +53,7 @@ static struct {
     bool strays; /* processes of a killed reaper may live */
     int reports; /* init's end of FD_SYNC, with reapers; else -1 */
     struct packet packet;
-} init = {.reports = -1};
+} init; /* all zero, so that it takes no room in the file */
 
 /* --- setting up --- */
 
@@ -404,6 +404,7 @@ static _Noreturn void loop(void)
 void init_run(const struct init_start *start)
 {
     struct guest_ready ready = {.type = GUEST_READY};
+    init.reports = -1;
     title_set("sandbox-init");
     if (dup3(start->channel, FD_CHANNEL, O_CLOEXEC) < 0)
         _exit(1); /* nobody to tell: what is there is the zygote's socket */
