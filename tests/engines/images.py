@@ -22,7 +22,8 @@ LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/s
 
 # Names of each image, its layer, its configuration, its architecture. docker.io is where a name without a host belongs.
 IMAGES = [
-    (["docker.io/sandbox-test/debian:1", "docker.io/library/debian:bookworm-slim"], "debian", {"Env": [PATH], "Cmd": ["bash"]}, "amd64"),
+    (["docker.io/sandbox-test/debian:1", "docker.io/library/debian:bookworm-slim"], "debian",
+     {"Env": [PATH], "Cmd": ["bash"]}, "amd64"),
     (["docker.io/sandbox-test/busybox:1"], "busybox", SHELL, "amd64"),
     (["docker.io/sandbox-test/notail:1"], "notail", SHELL, "amd64"),  # a shell, but no tail to keep a container alive with
     (["docker.io/sandbox-test/noshell:1"], "noshell", {"Env": [PATH], "Cmd": ["/bin/sleep", "1000000"]}, "amd64"),
@@ -45,8 +46,8 @@ def make_debian(path):
                              check=True, capture_output=True, text=True).stdout
     options = [f"--dpkgopt=path-exclude={pattern}" for pattern in LEFT_OUT]
     new = path.with_suffix(".new.tar")
-    subprocess.run(["mmdebstrap", "--quiet", "--mode=root", "--variant=essential", "--include=procps", "--skip=output/dev", *options,
-                    suite, new, "-"], check=True, input=mirrors, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    subprocess.run(["mmdebstrap", "--quiet", "--mode=root", "--variant=essential", "--include=procps", "--skip=output/dev",
+                    *options, suite, new, "-"], check=True, input=mirrors, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     new.rename(path)
 
 
