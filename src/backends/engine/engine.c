@@ -41,52 +41,29 @@ static struct engine *connect_once(struct engine_backend *b, struct error *err)
     return engine_connect(&b->options, &wait, err);
 }
 
-/* Under the lock, and left unlocked. */
-static struct engine *connect_for_all(struct engine_backend *b, struct error *err)
+/* Under the lock, which is left meanwhile. */
+static int connect_for_all_locked(struct engine_backend *b, struct error *err)
 {
-    struct cancel *over = b->connecting = cancel_new();
-    pthread_mutex_unlock(&b->lock);
     struct error why = ERROR_INIT;
+    pthread_mutex_unlock(&b->lock);
     struct engine *e = connect_once(b, &why);
     pthread_mutex_lock(&b->lock);
     b->engine = e;
-    b->failure = why;
-    b->connecting = NULL;
     if (e)
         describe_limits(b, e);
-    pthread_mutex_unlock(&b->lock);
-    cancel_fire(over, ERR_BUSY);
-    cancel_unref(over);
-    if (!e && err)
-        *err = why;
-    return e;
-}
-
-/* Under the lock, and left unlocked. */
-static struct engine *await_others(struct engine_backend *b, const struct wait *wait, struct error *err)
-{
-    struct cancel *over = cancel_ref(b->connecting);
-    pthread_mutex_unlock(&b->lock);
-    int failed = wait_fd(cancel_fd(over), POLLIN, wait, NULL, err);
-    cancel_unref(over);
-    if (failed < 0)
-        return NULL;
-    pthread_mutex_lock(&b->lock);
-    struct engine *e = b->engine;
-    if (!e && err)
-        *err = b->failure;
-    pthread_mutex_unlock(&b->lock);
-    return e;
+    attempt_end(&b->connecting, e ? NULL : &why);
+    return e ? 0 : error_set(err, why.code, "%s", why.msg);
 }
 
 struct engine *engine_ready(struct engine_backend *b, const struct wait *wait, struct error *err)
 {
+    int failed = 0;
     pthread_mutex_lock(&b->lock);
-    if (b->connecting)
-        return await_others(b, wait, err);
-    if (!b->engine)
-        return connect_for_all(b, err);
-    struct engine *e = b->engine;
+    while (failed == 0 && !b->engine) {
+        int joined = attempt_join(&b->connecting, &b->lock, wait, err);
+        failed = joined == 0 ? connect_for_all_locked(b, err) : joined < 0 ? -1 : 0;
+    }
+    struct engine *e = failed < 0 ? NULL : b->engine;
     pthread_mutex_unlock(&b->lock);
     return e;
 }

@@ -65,32 +65,20 @@ static int make_link(struct engine_instance *i, const struct wait *wait, struct 
     return error_set(err, why.code == ERR_GONE ? ERR_UNAVAILABLE : why.code, "%s", why.msg);
 }
 
-/* Under the lock, and left under it. Makes a new link; others wait for it. */
+/* Under the lock, which is left meanwhile. */
 static int relink_locked(struct engine_instance *i, const struct wait *wait, struct error *err)
 {
-    struct cancel *over = i->relinking = cancel_new();
+    struct error why = ERROR_INIT;
     struct link *fresh = NULL;
     pthread_mutex_unlock(&i->lock);
-    int failed = make_link(i, wait, &fresh, err);
+    int failed = make_link(i, wait, &fresh, &why);
     pthread_mutex_lock(&i->lock);
-    i->relinking = NULL;
     if (failed == 0) {
         link_unref(i->link);
         i->link = fresh;
     }
-    cancel_fire(over, ERR_BUSY);
-    cancel_unref(over);
-    return failed;
-}
-
-static int await_relink_locked(struct engine_instance *i, const struct wait *wait, struct error *err)
-{
-    struct cancel *over = cancel_ref(i->relinking);
-    pthread_mutex_unlock(&i->lock);
-    int failed = wait_fd(cancel_fd(over), POLLIN, wait, NULL, err);
-    cancel_unref(over);
-    pthread_mutex_lock(&i->lock);
-    return failed;
+    attempt_end(&i->relinking, failed < 0 ? &why : NULL);
+    return failed < 0 ? error_set(err, why.code, "%s", why.msg) : 0;
 }
 
 /* A reference to a link that lives. */
@@ -100,14 +88,14 @@ static struct link *take_link(struct engine_instance *i, const struct wait *wait
     struct link *link = NULL;
     pthread_mutex_lock(&i->lock);
     while (failed == 0 && !link) {
-        if (i->ended)
+        if (i->ended) {
             failed = error_set(err, ERR_GONE, "it has ended");
-        else if (i->relinking)
-            failed = await_relink_locked(i, wait, err);
-        else if (i->link && link_alive(i->link))
+        } else if (i->link && link_alive(i->link)) {
             link = link_ref(i->link);
-        else
-            failed = relink_locked(i, wait, err);
+        } else {
+            int joined = attempt_join(&i->relinking, &i->lock, wait, err);
+            failed = joined == 0 ? relink_locked(i, wait, err) : joined < 0 ? -1 : 0;
+        }
     }
     pthread_mutex_unlock(&i->lock);
     return link;

@@ -27,4 +27,6 @@ void podman_adapt_create(const struct engine *e, json_t *body)
         json_object_set_new(log, "Type", json_string("none"));
     /* "No health check" makes it look for systemd's timers all the same. */
     json_object_del(body, "Healthcheck");
+    /* Its init is a package that is often missing, and then nothing starts. */
+    json_object_set_new(host, "Init", json_false());
 }

@@ -7,6 +7,7 @@
 #include "backends/engine/api.h"
 #include "backends/engine/image.h"
 #include "backends/engine/link.h"
+#include "base/attempt.h"
 
 struct engine_backend {
     struct backend base;
@@ -17,8 +18,7 @@ struct engine_backend {
 
     pthread_mutex_t lock;      /* of all that follows */
     struct engine *engine;     /* NULL: whoever needs it connects; then for good */
-    struct cancel *connecting; /* somebody does just that; fired when it is over */
-    struct error failure;      /* of the last attempt */
+    struct attempt connecting; /* just that */
     char *limits;              /* for describe; those of the engine once it is known */
     char *environment;
 };
@@ -49,7 +49,7 @@ struct engine_instance {
     pthread_mutex_t lock;     /* of all that follows */
     struct link *link;        /* that is in use now; WAY_LINK only */
     bool ended;               /* killed, or seen to be dead */
-    struct cancel *relinking; /* somebody makes a new link; fired when it is over */
+    struct attempt relinking; /* a new one is made */
 };
 
 static inline struct engine_backend *engine_of(const struct backend *b)

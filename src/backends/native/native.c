@@ -3,7 +3,6 @@
 #include "backends/native/native.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -89,55 +88,35 @@ static struct zygote *prepare(struct native *n, struct error *err)
     return start_zygote(n, &wait, err);
 }
 
-/* Under the lock, and left unlocked. Makes it so, and wakes those who wait. */
-static struct zygote *prepare_for_all(struct native *n, struct error *err)
+/* Under the lock, which is left meanwhile. */
+static int prepare_for_all_locked(struct native *n, struct error *err)
 {
-    struct cancel *over = n->preparing = cancel_new(); /* a token, used as a one-shot event */
     struct zygote *dead = TAKE_PTR(n->zygote);
+    struct error why = ERROR_INIT;
     pthread_mutex_unlock(&n->lock);
     zygote_unref(dead);
-    struct error e = ERROR_INIT;
-    struct zygote *z = prepare(n, &e);
-    if (e.code == ERR_NOT_FOUND)
-        e.code = ERR_UNAVAILABLE; /* what isn't found is no computer */
+    struct zygote *z = prepare(n, &why);
     pthread_mutex_lock(&n->lock);
+    if (why.code == ERR_NOT_FOUND)
+        why.code = ERR_UNAVAILABLE; /* what isn't found is no computer */
     n->zygote = z;
-    n->failure = e;
-    n->preparing = NULL;
-    struct zygote *ours = z ? zygote_ref(z) : NULL;
-    pthread_mutex_unlock(&n->lock);
-    cancel_fire(over, ERR_BUSY);
-    cancel_unref(over);
-    if (!ours && err)
-        *err = e;
-    return ours;
-}
-
-/* Under the lock, and left unlocked. */
-static struct zygote *await_others(struct native *n, const struct wait *wait, struct error *err)
-{
-    struct cancel *over = cancel_ref(n->preparing);
-    pthread_mutex_unlock(&n->lock);
-    int failed = wait_fd(cancel_fd(over), POLLIN, wait, NULL, err);
-    cancel_unref(over);
-    if (failed < 0)
-        return NULL;
-    pthread_mutex_lock(&n->lock);
-    struct zygote *z = n->zygote ? zygote_ref(n->zygote) : NULL;
-    if (!z && err)
-        *err = n->failure;
-    pthread_mutex_unlock(&n->lock);
-    return z;
+    attempt_end(&n->preparing, z ? NULL : &why);
+    return z ? 0 : error_set(err, why.code, "%s", why.msg);
 }
 
 struct zygote *native_ready(struct native *n, const struct wait *wait, struct error *err)
 {
+    struct zygote *z = NULL;
+    int failed = 0;
     pthread_mutex_lock(&n->lock);
-    if (n->preparing)
-        return await_others(n, wait, err);
-    if (!n->zygote || !zygote_alive(n->zygote))
-        return prepare_for_all(n, err);
-    struct zygote *z = zygote_ref(n->zygote);
+    while (failed == 0 && !z) {
+        if (n->zygote && zygote_alive(n->zygote)) {
+            z = zygote_ref(n->zygote);
+            continue;
+        }
+        int joined = attempt_join(&n->preparing, &n->lock, wait, err);
+        failed = joined == 0 ? prepare_for_all_locked(n, err) : joined < 0 ? -1 : 0;
+    }
     pthread_mutex_unlock(&n->lock);
     return z;
 }

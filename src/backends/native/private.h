@@ -13,6 +13,7 @@
 #include "backends/native/scope.h"
 #include "backends/native/toolbox.h"
 #include "backends/native/zygote.h"
+#include "base/attempt.h"
 
 /* Where things of the machine are, and what to do without; tests have others. */
 struct native_machine {
@@ -30,10 +31,9 @@ struct native {
     bool network_wanted;
     struct native_machine machine;
 
-    pthread_mutex_t lock;     /* of the next three, and of `plain` going from false to true */
+    pthread_mutex_t lock;     /* of the next two, and of `plain` going from false to true */
     struct zygote *zygote;    /* NULL: to be started by whoever needs it */
-    struct cancel *preparing; /* somebody does just that; fired when it is over */
-    struct error failure;     /* of the last attempt */
+    struct attempt preparing; /* just that */
     atomic_bool prepared;     /* cgroups and toolbox hold, and don't change any more */
     atomic_bool plain;        /* no overlay: each computer has a copy of the skeleton */
     struct cgroups cgroups;

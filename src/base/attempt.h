@@ -1,0 +1,20 @@
+/* Something that one thread does and others wait for: connecting, starting a helper. It can be done again.
+ * The owner's lock guards it and is held in all calls; no lock is held while anything is waited for. */
+#pragma once
+
+#include <pthread.h>
+
+#include "base/cancel.h"
+#include "base/error.h"
+
+struct attempt {
+    struct cancel *over;  /* while somebody is at it: fired when it is over */
+    struct error failure; /* of the last one; code ERR_NONE if it worked */
+};
+
+/* 0: nobody was at it, and the caller is now: it does its part without the lock, then takes that again and
+ * calls attempt_end(). 1: somebody was, and it has worked: look again. -1: it has failed, with that error, or
+ * the wait is over. */
+int attempt_join(struct attempt *a, pthread_mutex_t *lock, const struct wait *wait, struct error *err);
+/* failure: as in the struct; NULL is success. */
+void attempt_end(struct attempt *a, const struct error *failure);

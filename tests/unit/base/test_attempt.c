@@ -1,0 +1,103 @@
+/* One does it, the others wait, and all know how it went. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+
+#include "base/attempt.h"
+#include "base/clock.h"
+
+#define THREADS 8
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct attempt attempt;
+static int done_by, joined;
+
+static const struct wait patient = {.deadline = DEADLINE_NONE};
+
+static void *join(void *arg)
+{
+    struct error *err = arg;
+    pthread_mutex_lock(&lock);
+    joined++;
+    int r = attempt_join(&attempt, &lock, &patient, err);
+    if (r == 0)
+        done_by++;
+    pthread_mutex_unlock(&lock);
+    return (void *)(intptr_t)r;
+}
+
+/* They have joined when they have given the lock back. */
+static void await_joined(void)
+{
+    for (int n = 0; n < THREADS;) {
+        pthread_mutex_lock(&lock);
+        n = joined;
+        pthread_mutex_unlock(&lock);
+        sched_yield();
+    }
+}
+
+static void run(const struct error *failure, struct error errors[THREADS], void *results[THREADS])
+{
+    pthread_t threads[THREADS];
+    done_by = joined = 0;
+    pthread_mutex_lock(&lock);
+    assert_int_equal(attempt_join(&attempt, &lock, &patient, NULL), 0);
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, join, &errors[i]), 0);
+    await_joined();
+    pthread_mutex_lock(&lock);
+    attempt_end(&attempt, failure);
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], &results[i]);
+    assert_int_equal(done_by, 0);
+}
+
+static void all_learn_of_success(void **state)
+{
+    struct error errors[THREADS] = {0};
+    void *results[THREADS];
+    run(NULL, errors, results);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal((intptr_t)results[i], 1);
+}
+
+static void all_learn_of_a_failure_and_it_can_be_done_again(void **state)
+{
+    struct error failure = ERROR_INIT, errors[THREADS] = {0};
+    void *results[THREADS];
+    error_set(&failure, ERR_DENIED, "no");
+    run(&failure, errors, results);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal((intptr_t)results[i], -1);
+        assert_int_equal(errors[i].code, ERR_DENIED);
+    }
+    all_learn_of_success(state);
+}
+
+static void a_wait_has_its_own_limits(void **state)
+{
+    struct error err = ERROR_INIT;
+    const struct wait over = {.deadline = clock_now()};
+    pthread_mutex_lock(&lock);
+    assert_int_equal(attempt_join(&attempt, &lock, &over, NULL), 0);
+    assert_int_equal(attempt_join(&attempt, &lock, &over, &err), -1);
+    assert_int_equal(err.code, ERR_TIMEOUT);
+    attempt_end(&attempt, NULL);
+    pthread_mutex_unlock(&lock);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_learn_of_success),
+        cmocka_unit_test(all_learn_of_a_failure_and_it_can_be_done_again),
+        cmocka_unit_test(a_wait_has_its_own_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
