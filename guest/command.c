@@ -47,6 +47,7 @@ struct command {
     uint64_t oom_before;
     int64_t deadline; /* DRAINING */
     size_t budget;
+    bool blocked; /* the queue had no room for what is to be said */
     bool killing;
     int64_t kill_again, kill_until;
 };
@@ -60,7 +61,7 @@ static struct {
     pid_t reapers[REAPERS_MAX];
     unsigned reaper_count;
     bool strays; /* processes of a killed reaper may live */
-} all; /* all zero, so that it takes no room in the file */
+} all;           /* all zero, so that it takes no room in the file */
 
 static struct command *find_command(uint32_t id)
 {
@@ -104,7 +105,8 @@ static void run(struct frame *frame, struct request_run *run)
     frame->body = NULL;
     c->oom_before = oom_kills();
     capture_init(&c->capture, c->id, run->output_limit, run->spool_limit, all.config->spool_dir);
-    c->reaper = start_command(c->id, run, c->body, c->body_size, &all.nofile, &c->pipes);
+    c->reaper = start_command(c->id, run, c->body, c->body_size, &all.nofile, all.config->flags & SERVE_DIES,
+                              &c->pipes);
     if (c->reaper < 0) {
         refuse(c->id, GUEST_STAGE_FORK, errno);
         command_done(c);
@@ -316,7 +318,8 @@ static bool must_wait_for_the_kill(const struct command *c, int64_t now)
 static bool is_drained(struct command *c, int64_t now)
 {
     bool others = !c->killing && (c->record.background_count || c->record.background_more);
-    if (!read_what_is_there(c))
+    c->blocked = !read_what_is_there(c);
+    if (c->blocked)
         return false;
     bool open = c->pipes.out[0] >= 0 || c->pipes.out[1] >= 0;
     return !others || !open || c->budget == 0 || now >= c->deadline;
@@ -337,6 +340,7 @@ static bool send_end(struct command *c)
 
 static void go_on(struct command *c, const struct pollfd polled[3], int64_t now)
 {
+    c->blocked = false;
     if (c->killing && now >= c->kill_again)
         signal_reaper(c);
     if (c->killing && now >= c->kill_until)
@@ -356,10 +360,13 @@ static void go_on(struct command *c, const struct pollfd polled[3], int64_t now)
         c->pipes.out[1] = sys_close(c->pipes.out[1]);
         c->state = SENDING;
     }
-    if (c->state == SENDING && send_end(c)) {
-        command_done(c);
-        c->state = OVER;
-    }
+    if (c->state != SENDING)
+        return;
+    c->blocked = !send_end(c);
+    if (c->blocked)
+        return;
+    command_done(c);
+    c->state = OVER;
 }
 
 unsigned commands_poll(struct pollfd *ret)
@@ -380,6 +387,8 @@ int64_t commands_due(void)
     int64_t due = INT64_MAX;
     for (unsigned i = 0; i < all.count; i++) {
         const struct command *c = &all.commands[i];
+        if (c->blocked && frames_room() >= CAPTURE_CHUNK)
+            return 0;
         if (c->killing && !is_gone(c))
             due = c->kill_again < due ? c->kill_again : due;
         else if (c->state == DRAINING && capture_is_ready(&c->capture))

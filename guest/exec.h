@@ -16,6 +16,7 @@ struct launch {
     bool scope_is_folder;
     int script;          /* -1: none */
     struct rlimit files; /* RLIMIT_NOFILE */
+    bool tied;           /* its reaper ends it when we are gone */
     /* What holds the request, mapped for it alone, or NULL: a reaper gives it back when the command runs. */
     void *mapped;
     size_t mapped_size;

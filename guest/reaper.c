@@ -203,6 +203,8 @@ static _Noreturn void watch(int reports, const struct launch *launch, uint32_t i
     struct guest_exit record = {.id = id};
     title_set("sandbox-reaper");
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if (launch->tied)
+        prctl(PR_SET_PDEATHSIG, REAPER_KILL_SIGNAL);
     pid_t command = exec_launch(launch, &record.stage, &record.sys);
     keep_only(reports);
     if (launch->mapped)

@@ -127,7 +127,7 @@ static char **merge_environment(char *const *given)
 }
 
 pid_t start_command(uint32_t id, struct request_run *run, void *mapped, size_t mapped_size,
-                    const struct rlimit *files, struct pipes *ret)
+                    const struct rlimit *files, bool tied, struct pipes *ret)
 {
     struct far far = {.in = -1, .out = {-1, -1}, .script = -1};
     struct pipes pipes = PIPES_NONE;
@@ -143,6 +143,7 @@ pid_t start_command(uint32_t id, struct request_run *run, void *mapped, size_t m
                                       .scope = -1,
                                       .script = far.script,
                                       .files = *files,
+                                      .tied = tied,
                                       .mapped = mapped,
                                       .mapped_size = mapped_size};
         memory_share(mapped, mapped_size, true);

@@ -189,6 +189,18 @@ static void test_an_ordinary_one_is_ended_by_a_signal(void **state)
     expect_gone(&running);
 }
 
+static void test_a_guest_that_is_killed_takes_all(void **state)
+{
+    struct stream s = open_with(NULL, SERVE_DIES);
+    struct watched background, running;
+    start_two(&s, &background, &running);
+    assert_int_equal(kill(s.pid, SIGKILL), 0);
+    stream_await_end(&s);
+    assert_int_equal(stream_close(&s), SIGKILL);
+    expect_gone(&background);
+    expect_gone(&running);
+}
+
 static void test_a_lease_is_renewed_by_any_word(void **state)
 {
     struct stream s = stream_open(&(struct stream_options){.flags = SERVE_DIES, .lease_s = 1});
@@ -415,6 +427,26 @@ static void test_limits_of_descriptors(void **state)
     assert_int_equal(stream_close(&s), 0);
 }
 
+static void test_kills_for_want_of_memory_are_counted(void **state)
+{
+    char folder[] = "/tmp/cgroup-test-XXXXXX", mount[128], text[128];
+    const char *const prefix[] = {"unshare", "-m", "sh", "-c", mount, "sh", NULL};
+    if (!mkdtemp(folder))
+        harness_die(folder);
+    /* A control group's folder of our own: the kernel's counts can't be raised at will. */
+    snprintf(mount, sizeof(mount), "mount --bind %s /sys/fs/cgroup && exec \"$@\"", folder);
+    snprintf(text, sizeof(text),
+             "printf 'low 0\\noom 9\\noom_kill 3\\noom_group_kill 7\\n' > %s/memory.events", folder);
+    assert_int_equal(system(text), 0);
+    struct stream s = open_with(prefix, SERVE_DIES);
+    assert_int_equal(stream_shell(&s, "true")->end.oom_kills, 0);
+    assert_int_equal(stream_shell(&s, "echo oom_kill 5 > /sys/fs/cgroup/memory.events")->end.oom_kills, 2);
+    assert_int_equal(stream_shell(&s, "true")->end.oom_kills, 0);
+    assert_int_equal(stream_close(&s), 0);
+    snprintf(text, sizeof(text), "rm -r %s", folder);
+    assert_int_equal(system(text), 0);
+}
+
 /* What has come and gone leaves nothing: neither descriptors nor memory nor processes. */
 static void test_it_stays_small(void **state)
 {
@@ -445,6 +477,7 @@ int main(void)
         cmocka_unit_test(test_a_first_one_stays_with_the_background),
         cmocka_unit_test(test_a_container_is_stopped_at_once),
         cmocka_unit_test(test_an_ordinary_one_is_ended_by_a_signal),
+        cmocka_unit_test(test_a_guest_that_is_killed_takes_all),
         cmocka_unit_test(test_a_lease_is_renewed_by_any_word),
         cmocka_unit_test(test_a_reader_that_is_gone_ends_it),
         cmocka_unit_test(test_what_is_no_frame_ends_the_stream),
@@ -459,6 +492,7 @@ int main(void)
         cmocka_unit_test(test_nor_by_one_that_comes_later),
         cmocka_unit_test(test_filters_that_know_no_new_calls),
         cmocka_unit_test(test_limits_of_descriptors),
+        cmocka_unit_test(test_kills_for_want_of_memory_are_counted),
         cmocka_unit_test(test_it_stays_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
