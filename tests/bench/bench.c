@@ -45,13 +45,20 @@ static struct figure figures[FIGURES] = {
     [GROWTH_CREATE] = {"growth_create", "create: 451st-500th computer / 1st-50th", "x", .must = 1.5, .aim = 1.2},
     [GROWTH_CALL] = {"growth_call", "warm call: 451st-500th computer / 1st-50th", "x", .must = 1.5, .aim = 1.2},
     [END_500] = {"end_500", "end of input to end, with 500 computers", "ms"},
+    [DOCKER_WARM_CLI] = {"docker_warm_cli", "docker: `docker exec` / warm call of true", "x", .must = 30, .aim = 60, .more_is_better = true},
+    [DOCKER_WARM_API] = {"docker_warm_api", "docker: its API's exec / warm call of true", "x", .must = 15, .aim = 40, .more_is_better = true},
+    [DOCKER_WARM_PYTHON] = {"docker_warm_python", "docker: Python program's / our warm command", "x", .must = 40, .aim = 80, .more_is_better = true},
+    [DOCKER_CREATE] = {"docker_create", "docker: new computer and true / `docker run`", "x", .must = 1.2, .aim = 1},
+    [DOCKER_END] = {"docker_end", "docker: end of a session with 6 computers", "ms", .must = 2000, .aim = 500},
+    [DOCKER_PARALLEL] = {"docker_parallel", "docker: 20 sha256sum at once / from one shell", "x", .must = 1.5, .aim = 1.2},
+    [DOCKER_MEMORY] = {"docker_memory", "docker: server's peak, 1 GiB of text printed", "MiB", .must = 32},
 };
 static const struct {
     const char *title;
     void (*run)(struct bench *b);
 } stages[] = {
     {"start", stage_start}, {"warm", stage_warm}, {"create", stage_create}, {"memory", stage_memory},
-    {"parallel", stage_parallel}, {"many", stage_many},
+    {"parallel", stage_parallel}, {"many", stage_many}, {"docker", stage_docker},
 };
 /* clang-format on */
 
@@ -98,20 +105,28 @@ static void print_limit(const struct figure *f, double limit)
     printf(" %9s", text);
 }
 
+static void print_value(const struct figure *f)
+{
+    char text[32] = "-";
+    if (f->measured)
+        (void)snprintf(text, sizeof text, "%.*f", f->unit[0] == 'm' ? 0 : 2, f->value);
+    printf("%-50s %9s %-4s", f->title, text, f->unit);
+}
+
 static void print_table(void)
 {
     printf("\n%-50s %9s %-4s %9s %9s  %-7s %s\n", "", "", "", "must", "aim", "meets", "subject / floor");
     for (size_t i = 0; i < FIGURES; i++) {
         const struct figure *f = &figures[i];
-        if (!f->measured && wanted_stage())
+        if (!f->measured && !f->note && wanted_stage())
             continue;
-        printf("%-50s %9.*f %-4s", f->title, f->unit[0] == 'm' ? 0 : 2, f->value, f->unit);
+        print_value(f);
         print_limit(f, f->must);
         print_limit(f, f->aim);
         printf("  %-7s", verdict(f));
         if (f->floor > 0)
             printf(" %.2f / %.2f", f->subject, f->floor);
-        printf("%s\n", f->note ? f->note : "");
+        printf("%s%s\n", f->note ? " " : "", f->note ? f->note : "");
     }
 }
 
@@ -226,7 +241,8 @@ int main(int argc, char **argv)
     run_stages(&b);
     print_table();
     fflush(stdout);
-    compare_peers(&b);
+    if (!wanted_stage())
+        compare_peers(&b);
     if (json)
         write_json(json, b.runs);
     return all_met() ? 0 : 1;

@@ -19,7 +19,16 @@ enum figure_id {
     GROWTH_CREATE,
     GROWTH_CALL,
     END_500,
-    FIGURES
+    DOCKER_WARM_CLI,
+    DOCKER_WARM_API,
+    DOCKER_WARM_PYTHON,
+    DOCKER_CREATE,
+    DOCKER_END,
+    DOCKER_PARALLEL,
+    DOCKER_MEMORY,
+    FIGURES,
+    DOCKER_FIRST = DOCKER_WARM_CLI,
+    DOCKER_LAST = DOCKER_MEMORY
 };
 
 struct figure {
@@ -30,7 +39,7 @@ struct figure {
     double value;
     double subject, floor; /* what value is a ratio of; 0: it isn't */
     size_t samples;
-    const char *note;
+    const char *note; /* why it wasn't measured, or what else there is to say */
 };
 
 struct bench {
@@ -50,6 +59,7 @@ void stage_create(struct bench *b);
 void stage_memory(struct bench *b);
 void stage_parallel(struct bench *b);
 void stage_many(struct bench *b);
+void stage_docker(struct bench *b);
 
 /* The same calls on the two Python programs, where PEER_PYTHON_V and PEER_PYTHON_K name their executables,
  * and PEER_ARGS (optional) further arguments, separated by blanks. Prints a table of its own. */

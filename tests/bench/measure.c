@@ -83,7 +83,7 @@ static pid_t start_program(const char *const *argv, int out)
     if (pid == 0) {
         (void)signal(SIGPIPE, SIG_DFL); /* the client library ignores it */
         if (dup2(out, STDOUT_FILENO) >= 0)
-            execv(argv[0], (char *const *)argv);
+            execvp(argv[0], (char *const *)argv);
         _exit(127);
     }
     if (pid < 0)
