@@ -40,13 +40,16 @@ test('--help, --version, --print-config, --check-config', (t) => {
     assert.equal(printed.status, 0);
     assert.match(printed.stdout, /timeout = 7/);
     assert.doesNotMatch(printed.stdout, /hunter2|geheim/);
-    assert.equal(run(['--check-config']).status, 0);
+    assert.equal(run(['--check-config', '--backend', 'docker']).status, 0);
+    for (const limit of ['native 1.0, docker none', 'native 512, docker 1024']) {
+        assert.ok(run(['--help'], { env: { COLUMNS: '160' } }).stdout.includes(limit), limit);
+    }
     assert.equal(run(['--check-config', '--timeout', '0']).status, 1);
 });
 
 test('a log that meets the limit of file sizes ends nothing', needsRoot, (t) => {
     const log = path.join(temporaryFolder(t, 'log-'), 'log');
-    const limited = ['-c', 'ulimit -f 0; exec "$0" --log-level debug --log-file "$1"', BINARY, log];
+    const limited = ['-c', 'ulimit -f 0; exec "$0" --backend native --log-level debug --log-file "$1"', BINARY, log];
     const input = `${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping' })}\n`;
     const { status, stdout } = spawnSync('sh', limited, { input, encoding: 'utf8', timeout: 60000 });
     assert.equal(status, 0);
@@ -67,10 +70,13 @@ for (const args of usage) {
 const refused = [
     ['--timeout', '0'], ['--timeout', '1e9'], ['--output-limit', '0'], ['--host', '0.0.0.0'], ['--port', '9000'], ['--session-timeout', '5'],
     ['--tool-instruction-override', 'a', '--extended-tool-instruction', 'b'], ['--config', '/nonexistent.toml'],
-    ['--backend', 'docker'], ['--backend', 'podman'], ['--backend', 'e2b'], ['--backend', 'fly'], ['--backend', 'modal'],
+    ['--backend', 'e2b'], ['--backend', 'fly'], ['--backend', 'modal'],
     ['--backend', 'go_busybox'], ['--backend', 'wasm'], ['--backend', 'kubernetes'],
     ['--backend', 'native', '--network'], ['--backend', 'native', '--image', 'debian:12'], ['--backend', 'native', '--disk', '1g'],
-    ['--image', 'debian:12'], ['--engine', 'podman'],
+    ['--backend', 'native', '--platform', 'linux/arm64'], ['--backend', 'native', '--on-exit', 'keep'], ['--on-exit', 'keep'],
+    ['--backend', 'docker', '--disk', '1g'], ['--backend', 'docker', '--rootfs', '/'], ['--rootfs', '/', '--image', 'debian:12'],
+    ['--backend', 'docker', '--image', 'Not An Image'], ['--backend', 'docker', '--docker-run-flag', '--no-such-flag'],
+    ['--engine', 'nerdctl'], ['--backend', 'podman', '--engine', 'docker'],
 ];
 for (const args of refused) {
     test(`a refused start, exit 1: ${args.join(' ')}`, () => {
@@ -136,7 +142,7 @@ test('an ordinary user is refused in words', needsRoot, (t) => {
     const binary = path.join(folder, NAME);
     fs.copyFileSync(fs.realpathSync(BINARY), binary);
     fs.chmodSync(binary, 0o755);
-    const { status, stderr } = run(['--reuid=65534', '--regid=65534', '--clear-groups', binary], { binary: 'setpriv' });
+    const { status, stderr } = run(['--reuid=65534', '--regid=65534', '--clear-groups', binary, '--backend', 'native'], { binary: 'setpriv' });
     assert.equal(status, 1);
     assert.match(stderr, new RegExp(`^${NAME}: error: .*root`, 'm'));
 });

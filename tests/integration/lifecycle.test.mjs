@@ -32,7 +32,7 @@ for (const [what, end] of Object.entries(endings)) {
 }
 
 test('B30: no input at all', async (t) => {
-    const child = spawn(BINARY, ['--state-dir', temporaryFolder(t, 'state-')], { stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(BINARY, ['--backend', 'native', '--state-dir', temporaryFolder(t, 'state-')], { stdio: ['ignore', 'pipe', 'pipe'] });
     assert.deepEqual(await once(child, 'exit'), [0, null]);
 });
 
@@ -40,7 +40,7 @@ test('B30: the parent is killed while input stays open', needsRoot, async (t) =>
     const folder = temporaryFolder(t, 'state-');
     const fifo = path.join(folder, 'input');
     await once(spawn('mkfifo', [fifo]), 'exit');
-    const parent = spawn('sh', ['-c', '"$0" --state-dir "$1" <"$2" & wait', BINARY, path.join(folder, 'state'), fifo],
+    const parent = spawn('sh', ['-c', '"$0" --backend native --state-dir "$1" <"$2" & wait', BINARY, path.join(folder, 'state'), fifo],
         { stdio: ['ignore', 'pipe', 'pipe'] });
     const input = fs.openSync(fifo, 'r+'); // both ends, so that the server never sees the end
     defer(t, () => fs.closeSync(input));

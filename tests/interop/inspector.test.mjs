@@ -15,7 +15,7 @@ const program = path.join(path.dirname(manifest), require(manifest).bin['mcp-ins
 // Exit code and output of one run of it.
 async function inspect(t, ...args) {
     const home = temporaryFolder(t, 'home-');
-    const command = [program, '--cli', BINARY, '--state-dir', path.join(home, 'state'), ...args];
+    const command = [program, '--cli', BINARY, '--backend', 'native', '--state-dir', path.join(home, 'state'), ...args];
     try {
         const { stdout } = await promisify(execFile)(process.execPath, command, { env: { ...process.env, HOME: home } });
         return { code: 0, stdout };

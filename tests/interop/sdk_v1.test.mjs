@@ -7,7 +7,7 @@ import { defer, needsRoot, temporaryFolder } from '../integration/support/machin
 import { BINARY } from '../integration/support/server.mjs';
 
 async function connected(t) {
-    const transport = new StdioClientTransport({ command: BINARY, args: ['--state-dir', temporaryFolder(t, 'state-')], stderr: 'pipe' });
+    const transport = new StdioClientTransport({ command: BINARY, args: ['--backend', 'native', '--state-dir', temporaryFolder(t, 'state-')], stderr: 'pipe' });
     const client = new Client({ name: 'interop', version: '1' }, { capabilities: {} });
     const errors = [];
     client.onerror = (error) => errors.push(error);

@@ -14,7 +14,7 @@ const modes = [
 ];
 for (const [name, mode, version] of modes) {
     test(`mode ${name}: connect, list, call, cancel, time-out, close`, needsRoot, async (t) => {
-        const transport = new StdioClientTransport({ command: BINARY, args: ['--state-dir', temporaryFolder(t, 'state-')], stderr: 'pipe' });
+        const transport = new StdioClientTransport({ command: BINARY, args: ['--backend', 'native', '--state-dir', temporaryFolder(t, 'state-')], stderr: 'pipe' });
         const client = new Client({ name: 'interop', version: '1' }, { capabilities: {}, ...(mode && { versionNegotiation: { mode } }) });
         const errors = [];
         client.onerror = (error) => errors.push(error);

@@ -203,12 +203,12 @@ export class Server {
     }
 }
 
-// Starts a server for the test `t`. settings: args, env, binary, stateDir (for several servers), version (null: nothing is sent yet;
+// Starts a server for the test `t`, native unless `args` says otherwise. settings: args, env, binary, stateDir (for several servers), version (null: nothing is sent yet;
 // a legacy one: initialized; the modern one: nothing to initialize, but tools/list was asked), tool, readStderr.
 export async function startServer(t, { args = [], env = {}, binary = BINARY, stateDir, version = NEWEST_LEGACY,
     tool = 'terminal_execute', readStderr = true } = {}) {
     stateDir ??= temporaryFolder(t, 'state-');
-    const child = spawn(binary, ['--state-dir', stateDir, ...args],
+    const child = spawn(binary, ['--backend', 'native', '--state-dir', stateDir, ...args],
         { stdio: ['pipe', 'pipe', 'pipe'], env: { ...process.env, ...env } });
     await new Promise((resolve, reject) => child.on('spawn', resolve).on('error', reject));
     const server = new Server(child, stateDir, { version, tool, readStderr });
