@@ -64,6 +64,11 @@ static void note_ready(struct engine_instance *i, const struct serve_ready *read
         snprintf(i->firewall, sizeof(i->firewall), "%.60s: %.120s", ready->error.stage, ready->error.text);
 }
 
+static int on_silence(void *instance, struct error *err)
+{
+    return engine_instance_ask(instance, err);
+}
+
 /* stream: taken. */
 static int greet(struct engine_instance *i, struct http_stream *stream, bool first_process,
                  const struct wait *wait, struct link **ret, struct error *err)
@@ -71,7 +76,12 @@ static int greet(struct engine_instance *i, struct http_stream *stream, bool fir
     struct serve_ready ready;
     int32_t pid;
     const struct link_options options = {
-        .stream = stream, .multiplexed = true, .config = guest_config(i, first_process)};
+        .stream = stream,
+        .multiplexed = true,
+        .config = guest_config(i, first_process),
+        .on_silence = on_silence,
+        .ctx = i,
+    };
     struct link *link = link_open(&options, wait, &ready, &pid, err);
     if (!link)
         return -1;
@@ -116,6 +126,26 @@ static void use_exec(struct engine_instance *i, const struct error *why)
     i->way = WAY_EXEC;
     snprintf(i->way_why, sizeof(i->way_why), "%.150s", why->msg);
     i->has_bash = i->has_sh = true; /* as far as we know */
+}
+
+/* --- what the engine tells of a container --- */
+
+static const char *label_of(const json_t *inspect, const char *label)
+{
+    return json_get_string(json_get_object(json_get_object(inspect, "Config"), "Labels"), label);
+}
+
+/* Whether our program is its first process. */
+static bool runs_guest(const json_t *inspect)
+{
+    const char *mode = label_of(inspect, LABEL_MODE);
+    return mode && strcmp(mode, "serve") == 0;
+}
+
+static bool is_of_creation(const json_t *inspect, const char *key)
+{
+    const char *its = label_of(inspect, LABEL_KEY);
+    return its && strcmp(its, key) == 0;
 }
 
 /* --- making --- */
@@ -201,12 +231,29 @@ static int make_container(struct engine_instance *i, const struct computer_spec 
     return 0;
 }
 
-static void discard(struct engine_instance *i)
+/* The container of that name, if it is of this very creation: another's is none of ours. */
+static int remove_of_creation(struct engine *e, const struct computer_spec *spec, const struct wait *wait,
+                              struct error *err)
+{
+    _cleanup_(cleanup_free) char *name = container_name(spec->principal, spec->id);
+    struct container_look look;
+    if (container_look(e, name, wait, &look, err) < 0)
+        return -1;
+    _cleanup_(cleanup_json_decref) json_t *inspect = look.inspect;
+    const char *id = json_get_string(inspect, "Id");
+    bool ours = look.state != CONTAINER_ABSENT && id && is_of_creation(inspect, spec->key);
+    return ours ? container_remove(e, id, wait, err) : 0;
+}
+
+/* Nothing is left of a creation that failed, also when the engine's answer to it was lost. */
+static void discard(struct engine_instance *i, const struct computer_spec *spec)
 {
     const struct wait bounded = {.deadline = clock_now() + END_TIMEOUT_NS};
     link_unref(TAKE_PTR(i->link));
     if (i->container[0])
         container_remove(i->engine, i->container, &bounded, NULL);
+    else
+        remove_of_creation(i->engine, spec, &bounded, NULL);
     i->container[0] = '\0';
 }
 
@@ -235,12 +282,13 @@ static int make(struct engine_instance *i, const struct computer_spec *spec, con
     if (make_linked(i, spec, image, wait, &why) == 0)
         return 0;
     bool made = i->container[0] != '\0';
-    discard(i);
+    if (made || why.code != ERR_EXISTS)
+        discard(i, spec);
     if (!made || !is_kept_out(&why))
         return error_set(err, why.code, "%s", why.msg);
     struct error plain = ERROR_INIT;
     if (make_plain(i, spec, image, wait, &plain) < 0) {
-        discard(i);
+        discard(i, spec);
         return error_set(err, plain.code, "%s (and before that: %.150s)", plain.msg, why.msg);
     }
     use_exec(i, &why);
@@ -253,9 +301,13 @@ int engine_instance_create(struct backend *backend, const struct computer_spec *
     struct engine_backend *b = engine_of(backend);
     struct engine *e = engine_ready(b, wait, err);
     struct image image;
-    if (!e ||
-        image_ensure(b->images, e, &b->image, b->options.platform, spec->progress, wait, &image, err) < 0)
+    if (!e)
         return -1;
+    if (image_ensure(b->images, e, &b->image, wanted_platform(b), spec->progress, wait, &image, err) < 0) {
+        if (err && err->code == ERR_NOT_FOUND)
+            err->code = ERR_UNAVAILABLE; /* what isn't found is no computer */
+        return -1;
+    }
     struct engine_instance *i = instance_new(b, e, spec->id, spec->temporary);
     snprintf(i->image, sizeof(i->image), "%s", b->image.text);
     if (make(i, spec, &image, wait, err) < 0) {
@@ -267,24 +319,6 @@ int engine_instance_create(struct backend *backend, const struct computer_spec *
 }
 
 /* --- taking up --- */
-
-static const char *label_of(const json_t *inspect, const char *label)
-{
-    return json_get_string(json_get_object(json_get_object(inspect, "Config"), "Labels"), label);
-}
-
-/* Whether our program is its first process. */
-static bool runs_guest(const json_t *inspect)
-{
-    const char *mode = label_of(inspect, LABEL_MODE);
-    return mode && strcmp(mode, "serve") == 0;
-}
-
-static bool is_of_creation(const json_t *inspect, const char *key)
-{
-    const char *its = label_of(inspect, LABEL_KEY);
-    return its && strcmp(its, key) == 0;
-}
 
 /* It has the capability for the firewall alone. */
 static bool has_net_admin(const json_t *inspect)
@@ -413,6 +447,15 @@ bool engine_instance_alive(const struct instance *instance)
     return alive;
 }
 
+bool engine_instance_lost(const struct instance *instance)
+{
+    struct engine_instance *i = engine_instance_of(instance);
+    pthread_mutex_lock(&i->lock);
+    bool absent = i->absent;
+    pthread_mutex_unlock(&i->lock);
+    return absent;
+}
+
 /* A temporary computer ends with the stream; what else has to be done waits for remove and detach. */
 void engine_instance_kill(struct instance *instance)
 {
@@ -447,26 +490,16 @@ int engine_instance_remove(struct instance *instance, struct error *err)
     return r;
 }
 
-/* By its id, or by its name if it is of this very creation: another's container of that name is none of ours.
- */
 int engine_reap(struct backend *backend, const struct computer_spec *spec, const json_t *data,
                 struct error *err)
 {
-    struct engine_backend *b = engine_of(backend);
     const struct wait bounded = {.deadline = clock_now() + END_TIMEOUT_NS};
-    struct engine *e = engine_ready(b, &bounded, err);
+    struct engine *e = engine_ready(engine_of(backend), &bounded, err);
     const char *container = json_get_string(data, "container");
-    _cleanup_(cleanup_free) char *name = container_name(spec->principal, spec->id);
-    struct container_look look;
-    if (!e || container_look(e, container ? container : name, &bounded, &look, err) < 0)
+    if (!e)
         return -1;
-    _cleanup_(cleanup_json_decref) json_t *inspect = look.inspect;
-    const char *id = json_get_string(inspect, "Id");
-    if (look.state == CONTAINER_ABSENT || !id)
-        return 0;
-    if (!container && !is_of_creation(inspect, spec->key))
-        return 0;
-    return container_remove(e, id, &bounded, err);
+    return container ? container_remove(e, container, &bounded, err)
+                     : remove_of_creation(e, spec, &bounded, err);
 }
 
 /* A permanent one whose server died runs on as long as the engine does; it is stopped, unless it is to run.
