@@ -16,7 +16,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -26,6 +25,7 @@
 
 #include "guest/exec.h"
 #include "guest/file.h"
+#include "guest/oom.h"
 #include "guest/packet.h"
 #include "guest/privileges.h"
 #include "guest/reaper.h"
@@ -36,7 +36,6 @@
 #include "guest/tree.h"
 
 #define RUNNING_MAX 1024
-#define OOM_COMMANDS "500"
 
 struct running {
     uint32_t id;
@@ -48,7 +47,6 @@ static struct {
     struct running running[RUNNING_MAX];
     unsigned count;
     unsigned nofile;
-    char oom_before[8];
     bool use_reapers;
     bool strays; /* processes of a killed reaper may live */
     int reports; /* init's end of FD_SYNC, with reapers; else -1 */
@@ -66,8 +64,7 @@ static int take_descriptors(const struct init_start *start, struct guest_error *
     if (sys_close_range(FD_SYNC + 1, ~0U) < 0)
         return report(err, "close descriptors");
     /* To be opened now: once we have changed ids it belongs to the host. */
-    if (open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC) != FD_OOM ||
-        read(FD_OOM, init.oom_before, sizeof(init.oom_before) - 1) < 0)
+    if (oom_open_score() < 0)
         return report(err, "open oom_score_adj");
     return 0;
 }
@@ -174,19 +171,17 @@ static void answer_failure(int status, uint32_t id, uint32_t stage, int32_t sys)
     answer(status, &record);
 }
 
-/* A score can be raised by all and lowered to where it began, and children inherit it. So init raises its own
- * while it starts one: the child couldn't, /proc/self is closed to it until its execve. Init is to be the
- * last to be chosen. */
+/* Init is to be the last that is ended for want of memory. */
 static pid_t start_command(const struct launch *launch, uint32_t id, uint32_t *ret_stage, int32_t *ret_errno)
 {
-    pwrite(FD_OOM, OOM_COMMANDS, strlen(OOM_COMMANDS), 0);
+    oom_raise_score();
     pid_t pid =
         init.use_reapers ? reaper_start(FD_SYNC, launch, id) : exec_launch(launch, ret_stage, ret_errno);
     if (pid < 0 && init.use_reapers) {
         *ret_stage = GUEST_STAGE_FORK;
         *ret_errno = errno;
     }
-    pwrite(FD_OOM, init.oom_before, strlen(init.oom_before), 0);
+    oom_restore_score();
     return pid;
 }
 

@@ -9,7 +9,6 @@ enum {
     FD_SERVER,                     /* pidfd of the server */
     FD_SIGNALS, /* signalfd: what it yields depends on who reads, so one description serves all */
     FD_SYNC,    /* until the mount namespace is copied; then what reapers report on */
-    FD_OOM,     /* our own oom_score_adj */
 };
 
 struct init_start {

@@ -17,25 +17,27 @@ static const char *const counters[] = {
     "/sys/fs/cgroup/memory/memory.oom_control", /* version 1 */
 };
 
-static struct {
-    int score, counter;
-    char score_before[8];
-} oom = {.score = -1, .counter = -1};
+static int score = -1, count = -1; /* descriptors */
+static char score_before[8];
 
-void oom_open(void)
+int oom_open_score(void)
 {
-    oom.score = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
-    if (oom.score >= 0 && read(oom.score, oom.score_before, sizeof(oom.score_before) - 1) <= 0) {
-        close(oom.score);
-        oom.score = -1;
-    }
-    for (unsigned i = 0; i < ARRAY_LEN(counters) && oom.counter < 0; i++)
-        oom.counter = open(counters[i], O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    score = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    if (score >= 0 && read(score, score_before, sizeof(score_before) - 1) <= 0)
+        score = sys_close(score);
+    return score < 0 ? -1 : 0;
 }
 
-static void write_score(const char *score)
+int oom_open_count(void)
 {
-    if (oom.score >= 0 && pwrite(oom.score, score, strlen(score), 0) < 0)
+    for (unsigned i = 0; i < ARRAY_LEN(counters) && count < 0; i++)
+        count = open(counters[i], O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    return count < 0 ? -1 : 0;
+}
+
+static void write_score(const char *text)
+{
+    if (score >= 0 && pwrite(score, text, strlen(text), 0) < 0)
         return; /* then all have the same */
 }
 
@@ -46,13 +48,13 @@ void oom_raise_score(void)
 
 void oom_restore_score(void)
 {
-    write_score(oom.score_before);
+    write_score(score_before);
 }
 
 uint64_t oom_kills(void)
 {
     char text[512];
-    ssize_t size = oom.counter < 0 ? -1 : pread(oom.counter, text, sizeof(text) - 1, 0);
+    ssize_t size = count < 0 ? -1 : pread(count, text, sizeof(text) - 1, 0);
     if (size <= 0)
         return 0;
     text[size] = 0;

@@ -3,9 +3,10 @@
 
 #include <stdint.h>
 
-/* Opens what the others read and write, while nothing hostile runs and /proc/self is not closed to us. What
- * isn't there is done without. */
-void oom_open(void);
+/* What the others write and read; to be opened while nothing hostile runs, and the score while /proc/self
+ * isn't closed to us. -1 with errno: it isn't there, and is done without. */
+int oom_open_score(void);
+int oom_open_count(void);
 /* Around the start of a command, which inherits the score: we are to be the last to be chosen. */
 void oom_raise_score(void);
 void oom_restore_score(void);

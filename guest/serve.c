@@ -42,6 +42,7 @@
  * REAPER_KILL_SIGNAL only. */
 static const int stop_signals[] = {REAPER_KILL_SIGNAL, SIGINT, SIGQUIT, SIGHUP, SIGNAL_HALT};
 
+/* Until we are told otherwise all ends with the stream. */
 static struct {
     bool first; /* we are the container's first process */
     bool configured, closing;
@@ -250,7 +251,8 @@ static int set_up(void)
         sigaddset(&stop, stop_signals[i]);
     if (take_stream() < 0 || signals_take(&stop) < 0 || commands_open_reports() < 0 || frames_open() < 0)
         return -1;
-    oom_open();
+    oom_open_score();
+    oom_open_count();
     if (take_files_limit() < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return -1;
     return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
