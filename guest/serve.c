@@ -11,7 +11,6 @@
  * what it has started: it is a subreaper, so that is all beneath it. */
 #include "guest/serve.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
@@ -26,14 +25,12 @@
 #include "guest/oom.h"
 #include "guest/privileges.h"
 #include "guest/reaper.h"
-#include "guest/report.h"
 #include "guest/request.h"
 #include "guest/signals.h"
 #include "guest/sys.h"
 
-#define FILES_MAX                                                                                            \
-    1024 /* our own: three for each command, two more for one whose output is long, and some                 \
-          */
+/* Our own descriptors: three for each command, two more where the output is long, and some. */
+#define FILES_MAX 1024
 #define CLOSING_NS (5 * NS_PER_S)
 #define END_STEP_MS 50
 #define SIGNAL_HALT 37 /* what images with systemd are stopped by: its SIGRTMIN+3 */
