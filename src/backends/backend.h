@@ -51,7 +51,7 @@ struct computer_spec {
     const char *folder;    /* absolute, exists, 0711, ours: the record lives in it; a backend may add to it */
     bool temporary;
     const struct computer_owner *owner; /* NULL: nobody that is known */
-    const struct progress *progress; /* NULL: nobody listens */
+    const struct progress *progress;    /* NULL: nobody listens */
 };
 
 /* A computer that exists where computers are made, whether or not there is a record of it here. Owned by the
@@ -160,6 +160,9 @@ struct backend_ops {
                 struct error *err);
     /* False once it has ended, by itself or by kill. Never blocks. */
     bool (*alive)(const struct instance *i);
+    /* After ERR_GONE of a permanent one: nothing is left that attach could bring back, so it is removed, not
+     * detached. Never blocks. NULL: that doesn't happen. */
+    bool (*lost)(const struct instance *i);
     /* The beginning of the end, never blocks: kills everything inside, so that many can end in parallel. Any
      * thread, also while execs run (they fail with ERR_GONE or their token's code); again is harmless. */
     void (*kill)(struct instance *i);

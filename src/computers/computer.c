@@ -133,11 +133,18 @@ static int remove_all(struct computer *c, struct error *err)
     return store_remove(&c->folder, err);
 }
 
+/* Nothing of it is to be kept, or can be. */
+static bool has_nothing(const struct computer *c)
+{
+    const struct backend_ops *ops = c->instance->ops;
+    return c->temporary || (ops->lost && ops->lost(c->instance));
+}
+
 void computer_clean(struct computer *c)
 {
     struct error left = ERROR_INIT;
     if (c->instance) {
-        int r = c->temporary ? remove_all(c, &left) : put_down(c, &left);
+        int r = has_nothing(c) ? remove_all(c, &left) : put_down(c, &left);
         if (r < 0)
             log_debug("computer %s/%s: %s", c->principal, c->id, left.msg);
     }
@@ -156,8 +163,9 @@ static void gone_error(const struct computer *c, struct error *err)
 {
     const struct error cause = *err;
     error_set(err, ERR_GONE, "computer '%s' has ended by itself: %.200s; %s", c->id, cause.msg,
-              c->temporary ? "its files are lost, and the next call makes a new, empty one"
-                           : "its processes are lost, its files are kept, and the next call starts it again");
+              has_nothing(c)
+                  ? "its files are lost, and the next call makes a new, empty one"
+                  : "its processes are lost, its files are kept, and the next call starts it again");
 }
 
 int computer_exec(const struct computer_use *use, const struct exec_request *request, struct exec_result *ret,

@@ -152,6 +152,7 @@ static const struct backend_ops ops = {
     .record = engine_instance_record,
     .exec = engine_instance_exec,
     .alive = engine_instance_alive,
+    .lost = engine_instance_lost,
     .kill = engine_instance_kill,
     .detach = engine_instance_detach,
     .remove = engine_instance_remove,

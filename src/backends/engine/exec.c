@@ -23,6 +23,7 @@ static int ended(struct engine_instance *i, const struct container_look *look, s
 {
     pthread_mutex_lock(&i->lock);
     i->ended = true;
+    i->absent = look->state == CONTAINER_ABSENT;
     pthread_mutex_unlock(&i->lock);
     if (look->oom_killed)
         return verdict_gone(i->memory_bytes, err);
@@ -34,9 +35,7 @@ static int ended(struct engine_instance *i, const struct container_look *look, s
                      look->exit_code);
 }
 
-/* The link is dead. -1: so is the computer (ERR_GONE), or it can't be known (ERR_UNAVAILABLE); 0: it lives.
- */
-static int ask_engine(struct engine_instance *i, struct error *err)
+int engine_instance_ask(struct engine_instance *i, struct error *err)
 {
     const struct wait bounded = {.deadline = clock_now() + ASK_TIMEOUT_NS};
     struct container_look look;
@@ -57,7 +56,7 @@ static int ask_engine(struct engine_instance *i, struct error *err)
 
 static int make_link(struct engine_instance *i, const struct wait *wait, struct link **ret, struct error *err)
 {
-    if (ask_engine(i, err) < 0)
+    if (engine_instance_ask(i, err) < 0)
         return -1;
     struct error why = ERROR_INIT;
     if (engine_instance_enter(i, wait, ret, &why) == 0)
@@ -109,7 +108,7 @@ static int lost(struct engine_instance *i, const struct error *why, struct error
     pthread_mutex_unlock(&i->lock);
     if (known)
         return error_set(err, ERR_GONE, "%s", why->msg);
-    if (ask_engine(i, err) < 0)
+    if (engine_instance_ask(i, err) < 0)
         return -1;
     return error_set(err, ERR_UNAVAILABLE,
                      "the stream to the computer '%s' broke under the command, which may have been ended by "

@@ -51,6 +51,8 @@ struct link {
     struct http_stream *stream;
     struct frames frames;
     int wake; /* there is something to send */
+    int (*on_silence)(void *ctx, struct error *err);
+    void *ctx; /* of on_silence */
 
     pthread_mutex_t lock; /* of all that follows */
     struct list runs;
@@ -292,6 +294,8 @@ struct link *link_open(const struct link_options *o, const struct wait *wait, st
     struct link *l = xcalloc(1, sizeof(*l));
     atomic_init(&l->refs, 1);
     l->stream = o->stream;
+    l->on_silence = o->on_silence;
+    l->ctx = o->ctx;
     l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     frames_init(&l->frames, o->multiplexed);
     pthread_mutex_init(&l->lock, NULL);
@@ -444,13 +448,18 @@ static bool take_back(struct link *l, struct run *r)
     return unsent;
 }
 
-/* Kills the command and waits until nothing of it is left. One that can't be killed so ends with all. */
-static void stop(struct link *l, struct run *r)
+/* Kills the command and waits until nothing of it is left. One that can't be killed so ends with all, unless
+ * there is a reason for its silence, which is the error then. */
+static void stop(struct link *l, struct run *r, struct error *err)
 {
     const struct wait bounded = {.deadline = clock_now() + END_TIMEOUT_NS};
     if (take_back(l, r) || await_run(l, r, &bounded, NULL) == 0)
         return;
-    link_close(l);
+    pthread_mutex_lock(&l->lock);
+    bool told = r->sent == r->out.len; /* half a frame would spoil the stream */
+    pthread_mutex_unlock(&l->lock);
+    if (!told || !l->on_silence || l->on_silence(l->ctx, err) == 0)
+        link_close(l);
 }
 
 /* Shown to a model and to people: nothing but a plain path. */
@@ -530,7 +539,7 @@ int link_exec(struct link *l, const struct exec_request *request, const char *sh
     if (failed == 0 && (failed = begin_run(l, &r, err)) == 0) {
         failed = await_run(l, &r, &request->wait, err);
         if (failed < 0)
-            stop(l, &r);
+            stop(l, &r, err);
         pthread_mutex_lock(&l->lock);
         leave_locked(l, &r);
         if (failed == 0 && !r.ended) {

@@ -270,14 +270,7 @@ static int stopped(struct plain *p, const struct error *why, struct exec_result 
 
 static int lost(struct plain *p, const struct error *why, struct error *err)
 {
-    const struct wait bounded = {.deadline = clock_now() + KILL_TIMEOUT_NS};
-    struct container_look look;
-    if (container_look(p->i->engine, p->i->container, &bounded, &look, NULL) < 0)
-        return error_set(err, ERR_UNAVAILABLE, "the engine doesn't answer: %.300s", why->msg);
-    json_decref(look.inspect);
-    if (look.state == CONTAINER_RUNNING)
-        return error_set(err, ERR_UNAVAILABLE, "%s", why->msg);
-    return error_set(err, ERR_GONE, "its container %.12s was stopped or removed", p->i->container);
+    return engine_instance_ask(p->i, err) < 0 ? -1 : error_set(err, ERR_UNAVAILABLE, "%s", why->msg);
 }
 
 static int run(struct plain *p, struct exec_result *ret, struct error *err)

@@ -49,6 +49,7 @@ struct engine_instance {
     pthread_mutex_t lock;     /* of all that follows */
     struct link *link;        /* that is in use now; WAY_LINK only */
     bool ended;               /* killed, or seen to be dead */
+    bool absent;              /* its container was removed */
     struct attempt relinking; /* a new one is made */
 };
 
@@ -63,6 +64,9 @@ static inline struct engine_instance *engine_instance_of(const struct instance *
 
 /* exec.c */
 const char *engine_shell(const struct engine_instance *i);
+/* What the engine says of a computer that doesn't answer. -1: it is dead (ERR_GONE), paused, or it can't be
+ * known (ERR_UNAVAILABLE); 0: it lives. */
+int engine_instance_ask(struct engine_instance *i, struct error *err);
 /* plain.c: WAY_EXEC */
 int plain_exec(struct engine_instance *i, const struct exec_request *request, struct exec_result *ret,
                struct error *err);
@@ -89,6 +93,7 @@ int engine_instance_attach(struct backend *b, const struct computer_spec *spec, 
 json_t *engine_instance_plan(const struct backend *b, const struct computer_spec *spec);
 json_t *engine_instance_record(const struct instance *i);
 bool engine_instance_alive(const struct instance *i);
+bool engine_instance_lost(const struct instance *i);
 void engine_instance_kill(struct instance *i);
 int engine_instance_detach(struct instance *i, struct error *err);
 int engine_instance_remove(struct instance *i, struct error *err);
