@@ -1,4 +1,4 @@
-/* Many commands, one stream. Each caller of link_exec() has a run: its frame, to be sent, and what has come
+/* Many commands, one stream. Each caller of link_exec() has a run: its frames, to be sent, and what has come
  * for it. One of the callers that wait, the pump, reads and writes for all; when it leaves, it passes that
  * on. No lock is held while anything is waited for.
  *
@@ -6,8 +6,10 @@
  *         a run that has to stop early before any byte of it was sent is taken back; later, KILL is sent
  *         behind it, and END awaited
  *
+ * A frame that was begun is sent to its end before anything else is, also when its run is over by then.
+ *
  * What comes from the guest is hostile: ids that nobody has are dropped, more output than was asked for is
- * not kept, strings are cut. */
+ * not kept, strings are cut, numbers are held to what they may be. */
 #include "backends/engine/link.h"
 
 #include <errno.h>
@@ -22,6 +24,7 @@
 #include <unistd.h>
 
 #include "backends/command.h"
+#include "backends/engine/contact.h"
 #include "backends/engine/frames.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -29,15 +32,15 @@
 #include "base/mem.h"
 
 #define OPEN_TIMEOUT_NS (20 * NSEC_PER_SEC)
-#define END_TIMEOUT_NS (10 * NSEC_PER_SEC) /* from KILL to END */
+#define END_TIMEOUT_NS (15 * NSEC_PER_SEC) /* from KILL to END: more than the guest's own patience */
 #define CHUNK_BYTES (64 * KIB)
 #define READ_ROUNDS 64 /* before the limits are looked at again */
 
 struct run {
     struct list node;
     uint32_t id;
-    struct buf out; /* its frames */
-    size_t sent;
+    struct buf out;         /* its frames that aren't sent yet */
+    size_t sent;            /* bytes of them that are */
     bool begun;             /* something of it was offered to the stream, which with TLS is as good as sent */
     size_t limit, received; /* bytes of output */
     struct buf parts[2][2]; /* stream, head or tail */
@@ -56,8 +59,9 @@ struct link {
 
     pthread_mutex_t lock; /* of all that follows */
     struct list runs;
-    struct run *pump; /* who reads and writes; NULL: nobody waits */
-    bool looking;     /* link_alive() does, for a moment */
+    struct run *pump;    /* who reads and writes; NULL: nobody waits */
+    struct run *sending; /* whose frames are on their way; NULL: the last one is sent whole */
+    struct run rest;     /* of one that left before its frames were sent whole */
     bool dead;
     struct error death;
     uint32_t next_id;
@@ -101,14 +105,14 @@ static void take_output(struct run *r, const void *body, size_t size)
 static int on_frame(void *ctx, const struct serve_frame *frame, const void *body, struct error *err)
 {
     struct link *l = ctx;
-    if (frame->type == SERVE_HELLO && frame->size == sizeof(l->hello)) {
+    if (frame->type == SERVE_HELLO && frame->size == sizeof(l->hello) && !l->has_hello) {
         memcpy(&l->hello, body, sizeof(l->hello));
         if (l->hello.magic != SERVE_MAGIC || l->hello.version != SERVE_VERSION)
             return error_set(err, ERR_UNAVAILABLE, "the computer's first process is of another version");
         l->has_hello = true;
         return 0;
     }
-    if (frame->type == SERVE_READY && frame->size == sizeof(l->ready)) {
+    if (frame->type == SERVE_READY && frame->size == sizeof(l->ready) && !l->has_ready) {
         memcpy(&l->ready, body, sizeof(l->ready));
         l->ready.error.text[GUEST_TEXT_MAX - 1] = '\0';
         l->ready.error.stage[sizeof(l->ready.error.stage) - 1] = '\0';
@@ -128,20 +132,13 @@ static int on_frame(void *ctx, const struct serve_frame *frame, const void *body
     return 0;
 }
 
-/* The last words on standard error, on one line. */
+/* The last words on standard error. The pump's, or of whoever opens the link. */
 static void add_noise(const struct frames *f, struct error *err)
 {
-    char words[200];
-    size_t n = f->noise.len < sizeof(words) - 1 ? f->noise.len : sizeof(words) - 1;
-    if (n == 0)
-        return;
-    memcpy(words, f->noise.data + f->noise.len - n, n);
-    words[n] = '\0';
-    for (char *c = words; *c; c++)
-        if ((unsigned char)*c < ' ')
-            *c = ' ';
+    _cleanup_(cleanup_free) char *words = contact_words(f->noise.data, f->noise.len);
     const struct error cause = *err;
-    error_set(err, cause.code, "%s; it said: %s", cause.msg, words);
+    if (words[0])
+        error_set(err, cause.code, "%s; it said: %s", cause.msg, words);
 }
 
 static void die(struct link *l, const struct error *why)
@@ -149,8 +146,7 @@ static void die(struct link *l, const struct error *why)
     pthread_mutex_lock(&l->lock);
     if (!l->dead) {
         l->dead = true;
-        l->death = *why;
-        add_noise(&l->frames, &l->death);
+        error_set(&l->death, ERR_GONE, "%s", why->msg);
     }
     list_for_each (node, &l->runs)
         finish_locked(list_entry(node, struct run, node));
@@ -172,6 +168,7 @@ static bool read_stream(struct link *l)
             error_set(&why, ERR_GONE, "its first process ended, or the engine did");
         else if (frames_feed(&l->frames, chunk, (size_t)n, on_frame, l, &why) == 0)
             continue;
+        add_noise(&l->frames, &why);
         die(l, &why);
         return true;
     }
@@ -180,14 +177,10 @@ static bool read_stream(struct link *l)
 
 /* --- what goes --- */
 
-/* The first run with bytes to send: frames go out whole, one after the other. */
 static struct run *next_to_send_locked(struct link *l)
 {
-    list_for_each (node, &l->runs) {
-        struct run *r = list_entry(node, struct run, node);
-        if (r->begun && r->sent < r->out.len)
-            return r;
-    }
+    if (l->sending)
+        return l->sending;
     list_for_each (node, &l->runs) {
         struct run *r = list_entry(node, struct run, node);
         if (r->sent < r->out.len && !r->over)
@@ -196,30 +189,42 @@ static struct run *next_to_send_locked(struct link *l)
     return NULL;
 }
 
+/* 1: there may be more to send; 0: there is nothing; -1 with errno. */
+static int write_some_locked(struct link *l)
+{
+    struct run *r = l->dead ? NULL : next_to_send_locked(l);
+    if (!r)
+        return 0;
+    r->begun = true;
+    l->sending = r;
+    ssize_t n = http_stream_write(l->stream, r->out.data + r->sent, r->out.len - r->sent);
+    if (n < 0)
+        return errno == EINTR ? 1 : -1;
+    r->sent += (size_t)n;
+    if (r->sent == r->out.len) {
+        l->sending = NULL;
+        r->sent = 0;
+        buf_done(&r->out);
+    }
+    return 1;
+}
+
 /* True while there is more to send than the stream takes. */
 static bool write_stream(struct link *l)
 {
-    for (;;) {
+    int more;
+    do {
         pthread_mutex_lock(&l->lock);
-        struct run *r = l->dead ? NULL : next_to_send_locked(l);
-        if (r)
-            r->begun = true;
-        ssize_t n = r ? http_stream_write(l->stream, r->out.data + r->sent, r->out.len - r->sent) : 0;
-        int failure = n < 0 ? errno : 0;
-        if (n > 0)
-            r->sent += (size_t)n;
+        more = write_some_locked(l);
         pthread_mutex_unlock(&l->lock);
-        if (!r)
-            return false;
-        if (n < 0 && failure == EAGAIN)
-            return true;
-        if (n < 0 && failure != EINTR) {
-            struct error why = ERROR_INIT;
-            error_errno(&why, ERR_GONE, failure, "the stream to the computer broke");
-            die(l, &why);
-            return false;
-        }
-    }
+    } while (more > 0);
+    if (more == 0 || errno == EAGAIN)
+        return more < 0;
+    struct error why = ERROR_INIT;
+    error_errno(&why, ERR_GONE, errno, "the stream to the computer broke");
+    add_noise(&l->frames, &why);
+    die(l, &why);
+    return false;
 }
 
 static void wake_pump(struct link *l)
@@ -253,39 +258,67 @@ static int pump(struct link *l, const struct wait *wait, struct error *err)
     return wait_check(wait, err);
 }
 
+/* --- whose turn it is --- */
+
+static void become_pump_locked(struct link *l, struct run *r)
+{
+    r->waits = true;
+    if (!l->pump)
+        l->pump = r;
+}
+
+static void leave_locked(struct link *l, struct run *r)
+{
+    list_unlink(&r->node);
+    if (l->sending == r) {
+        l->rest.sent = r->sent;
+        buf_move(&l->rest.out, &r->out);
+        l->sending = &l->rest;
+    }
+    if (l->pump != r)
+        return;
+    l->pump = NULL;
+    list_for_each (node, &l->runs) {
+        struct run *other = list_entry(node, struct run, node);
+        if (!other->waits || other->over)
+            continue;
+        l->pump = other;
+        cancel_fire(other->event, ERR_BUSY);
+        return;
+    }
+}
+
 /* --- opening and closing --- */
 
+/* The link is the caller's alone yet. */
 static int await_flag(struct link *l, const bool *flag, const struct wait *wait, struct error *err)
 {
-    while (!*flag && !l->dead)
-        if (pump(l, wait, err) < 0) {
-            if (err)
-                add_noise(&l->frames, err);
-            return -1;
-        }
-    if (*flag)
-        return 0;
-    return error_set(err, ERR_UNAVAILABLE, "%s", l->death.msg);
+    const struct wait bounded = wait_at_most(wait, clock_now() + OPEN_TIMEOUT_NS);
+    while (!*flag && !l->dead) {
+        struct error why = ERROR_INIT;
+        if (pump(l, &bounded, &why) == 0)
+            continue;
+        if (why.code == ERR_TIMEOUT && wait_check(wait, NULL) == 0)
+            error_set(&why, ERR_UNAVAILABLE, "our program in the computer says nothing");
+        add_noise(&l->frames, &why);
+        return error_set(err, why.code, "%s", why.msg);
+    }
+    return *flag ? 0 : error_set(err, ERR_UNAVAILABLE, "%s", l->death.msg);
 }
 
 static int greet(struct link *l, const struct serve_config *config, const struct wait *wait,
                  struct error *err)
 {
     const struct serve_frame frame = {.size = sizeof(*config), .type = SERVE_CONFIG};
-    struct wait bounded = wait_at_most(wait, clock_now() + OPEN_TIMEOUT_NS);
-    struct run greeting = {.out = BUF_INIT(sizeof(frame) + sizeof(*config)), .event = cancel_new()};
-    int r = await_flag(l, &l->has_hello, &bounded, err);
-    if (r == 0 && (buf_append(&greeting.out, &frame, sizeof(frame)) < 0 ||
-                   buf_append(&greeting.out, config, sizeof(*config)) < 0))
-        r = error_set(err, ERR_LIMIT, "out of memory");
-    if (r == 0) {
-        list_append(&l->runs, &greeting.node);
-        r = await_flag(l, &l->has_ready, &bounded, err);
-        list_unlink(&greeting.node);
-    }
-    cancel_unref(greeting.event);
-    buf_done(&greeting.out);
-    return r;
+    if (await_flag(l, &l->has_hello, wait, err) < 0)
+        return -1;
+    if (buf_append(&l->rest.out, &frame, sizeof(frame)) < 0 ||
+        buf_append(&l->rest.out, config, sizeof(*config)) < 0)
+        return error_set(err, ERR_LIMIT, "out of memory");
+    l->sending = &l->rest;
+    if (l->has_ready)
+        return error_set(err, ERR_UNAVAILABLE, "our program in the computer answers before it is asked");
+    return await_flag(l, &l->has_ready, wait, err);
 }
 
 struct link *link_open(const struct link_options *o, const struct wait *wait, struct serve_ready *ret_ready,
@@ -300,6 +333,7 @@ struct link *link_open(const struct link_options *o, const struct wait *wait, st
     frames_init(&l->frames, o->multiplexed);
     pthread_mutex_init(&l->lock, NULL);
     list_init(&l->runs);
+    l->rest.out.max = SERVE_RUN_MAX;
     l->next_id = 1;
     if (l->wake < 0) {
         error_errno(err, ERR_LIMIT, errno, "make an event");
@@ -312,21 +346,22 @@ struct link *link_open(const struct link_options *o, const struct wait *wait, st
     return l;
 }
 
+/* Where nobody reads, what was read last may be old: it reads itself, in the pump's place. */
 bool link_alive(struct link *l)
 {
+    struct run look = {0};
+    list_init(&look.node);
     pthread_mutex_lock(&l->lock);
-    bool look = !l->pump && !l->looking && !l->dead;
-    l->looking |= look;
+    bool reads = !l->pump && !l->dead;
+    if (reads)
+        l->pump = &look;
     pthread_mutex_unlock(&l->lock);
-    if (look)
+    if (reads)
         read_stream(l);
     pthread_mutex_lock(&l->lock);
-    if (look)
-        l->looking = false;
+    leave_locked(l, &look);
     bool alive = !l->dead;
     pthread_mutex_unlock(&l->lock);
-    if (look)
-        wake_pump(l); /* a run may have come meanwhile */
     return alive;
 }
 
@@ -352,6 +387,7 @@ struct link *link_unref(struct link *l)
         return NULL;
     http_stream_free(l->stream);
     frames_done(&l->frames);
+    buf_done(&l->rest.out);
     fd_close(l->wake);
     pthread_mutex_destroy(&l->lock);
     free(l);
@@ -390,45 +426,17 @@ static int build_run(struct buf *out, uint32_t id, const struct exec_request *re
     return 0;
 }
 
-static void become_pump_locked(struct link *l, struct run *r)
-{
-    r->waits = true;
-    if (!l->pump)
-        l->pump = r;
-}
-
-static void leave_locked(struct link *l, struct run *r)
-{
-    list_unlink(&r->node);
-    if (l->pump != r)
-        return;
-    l->pump = NULL;
-    list_for_each (node, &l->runs) {
-        struct run *other = list_entry(node, struct run, node);
-        if (!other->waits || other->over)
-            continue;
-        l->pump = other;
-        cancel_fire(other->event, ERR_BUSY);
-        return;
-    }
-}
-
 /* Until the run is over, or the limits are met. */
 static int await_run(struct link *l, struct run *r, const struct wait *wait, struct error *err)
 {
     for (;;) {
         pthread_mutex_lock(&l->lock);
         become_pump_locked(l, r);
-        bool over = r->over, chosen = l->pump == r, looking = l->looking;
+        bool over = r->over, chosen = l->pump == r;
         pthread_mutex_unlock(&l->lock);
         if (over)
             return 0;
-        int failed;
-        if (chosen && !looking)
-            failed = pump(l, wait, err);
-        else /* link_alive() wakes the pump when it has looked */
-            failed = wait_fd(chosen ? l->wake : cancel_fd(r->event), POLLIN, wait, NULL, err);
-        if (failed < 0)
+        if ((chosen ? pump(l, wait, err) : wait_fd(cancel_fd(r->event), POLLIN, wait, NULL, err)) < 0)
             return -1;
     }
 }
@@ -474,12 +482,18 @@ static bool is_plain_path(const char *path, size_t size)
     return true;
 }
 
+static uint64_t at_most(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static void fill_stream(struct run *r, int n, struct exec_stream *ret)
 {
     buf_move(&ret->head, &r->parts[n][0]);
     buf_move(&ret->tail, &r->parts[n][1]);
-    uint64_t kept = ret->head.len + ret->tail.len;
-    ret->total = r->ended && r->end.total[n] > kept ? r->end.total[n] : kept;
+    const uint64_t kept = ret->head.len + ret->tail.len;
+    const uint64_t told = r->ended ? at_most(r->end.total[n], INT64_MAX) : 0;
+    ret->total = told > kept ? told : kept;
     ret->omitted = ret->total - kept;
     if (ret->omitted == 0 && ret->tail.len > 0) {
         if (buf_append(&ret->head, ret->tail.data, ret->tail.len) == 0)
@@ -490,7 +504,7 @@ static void fill_stream(struct run *r, int n, struct exec_stream *ret)
         !is_plain_path(path, sizeof(r->end.spool_path[n])))
         return;
     ret->path = xstrdup(path);
-    ret->path_bytes = r->end.spooled[n] < ret->total ? r->end.spooled[n] : ret->total;
+    ret->path_bytes = at_most(r->end.spooled[n], at_most(ret->total, LIMIT_SPOOL_BYTES));
 }
 
 static void fill_result(struct run *r, struct exec_result *ret)
@@ -508,8 +522,11 @@ static void fill_result(struct run *r, struct exec_result *ret)
     ret->background_more = r->end.exit.background_more > 0;
 }
 
-static int begin_run(struct link *l, struct run *r, struct error *err)
+/* What it takes to wait is there before anything is begun: who can't wait can't end a command either. */
+static int begin_run(struct link *l, struct run *r, const struct wait *wait, struct error *err)
 {
+    if (cancel_fd(r->event) < 0 || (wait->cancel && cancel_fd(wait->cancel) < 0))
+        return error_errno(err, ERR_LIMIT, errno, "no descriptor left to wait with");
     pthread_mutex_lock(&l->lock);
     bool dead = l->dead;
     if (dead && err)
@@ -536,7 +553,7 @@ int link_exec(struct link *l, const struct exec_request *request, const char *sh
     pthread_mutex_unlock(&l->lock);
     int64_t began = clock_now();
     int failed = build_run(&r.out, r.id, request, shell, err);
-    if (failed == 0 && (failed = begin_run(l, &r, err)) == 0) {
+    if (failed == 0 && (failed = begin_run(l, &r, &request->wait, err)) == 0) {
         failed = await_run(l, &r, &request->wait, err);
         if (failed < 0)
             stop(l, &r, err);
