@@ -18,14 +18,14 @@ async function toolText(server) {
 
 test('no engine in sight: native, said once', noneHere, async (t) => {
     const server = await startServer(t, { args: AUTO, env: noEngine(t).env });
-    assert.match(await toolText(server), /this machine's programs/);
+    assert.match(await toolText(server), /this machine's programs[^]*512 MiB of memory, 512 processes, 1 CPU/);
     assert.equal((await server.run('echo here')).stdout, 'here\n');
     assert.equal(server.stderr.match(/native backend/g).length, 1);
 });
 
 test('an engine that answers: docker', async (t) => {
     const server = await startServer(t, { args: AUTO, env: (await answeringEngine(t)).env });
-    assert.match(await toolText(server), /a container of the image debian:bookworm-slim/);
+    assert.match(await toolText(server), /a container of the image debian:bookworm-slim[^]*half of the engine's memory, 1024 processes/);
     await eventually('the choice is said', () => /docker backend/.test(server.stderr));
 });
 
