@@ -2,17 +2,17 @@
  * its path. */
 #include "backends/engine/api.h"
 
-#include <ctype.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/engine/contact.h"
 #include "backends/engine/podman.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/str.h"
+#include "base/utf8.h"
 
 #define CONNECT_TIMEOUT_NS (60 * NSEC_PER_SEC) /* an engine that is just being started takes its time */
 #define MESSAGE_MAX 300
@@ -20,12 +20,12 @@
 /* "1.41" as 1041; 0: no version. */
 static int parse_version(const char *text)
 {
-    int major, minor;
-    char rest;
-    if (!text || sscanf(text, "%d.%d%c", &major, &minor, &rest) != 2 || major < 1 || major > 9 || minor < 0 ||
-        minor > 999)
+    if (!text || text[0] < '1' || text[0] > '9' || text[1] != '.')
         return 0;
-    return major * 1000 + minor;
+    size_t digits = strspn(text + 2, "0123456789");
+    if (digits < 1 || digits > 3 || text[2 + digits])
+        return 0;
+    return (text[0] - '0') * 1000 + (int)strtol(text + 2, NULL, 10);
 }
 
 static enum error_code code_of_status(int status)
@@ -41,17 +41,16 @@ static enum error_code code_of_status(int status)
     return ERR_UNAVAILABLE;
 }
 
-/* The engine's own words: {"message": ...}, or whatever it sent, on one line. */
+/* The engine's own words: {"message": ...}, or whatever it sent, on one line, its beginning if it is long. */
 static int refused(const struct engine *e, const struct http_response *r, struct error *err)
 {
     struct error ignored = ERROR_INIT;
     _cleanup_(cleanup_json_decref) json_t *body = json_parse(buf_str(&r->body), r->body.len, &ignored);
     const char *message = json_get_string(body, "message");
-    char words[MESSAGE_MAX];
-    snprintf(words, sizeof(words), "%s", message ? message : buf_str(&r->body));
-    for (char *c = words; *c; c++)
-        if (iscntrl((unsigned char)*c))
-            *c = ' ';
+    if (!message)
+        message = buf_str(&r->body);
+    _cleanup_(cleanup_free) char *words =
+        contact_words(message, utf8_boundary(message, strnlen(message, MESSAGE_MAX)));
     return error_set(err, code_of_status(r->status), "%s answered %d: %s", engine_name(e), r->status,
                      words[0] ? words : "nothing more");
 }
@@ -69,14 +68,13 @@ int engine_request(struct engine *e, const struct http_request *request, struct 
     ours.path = path;
     if (http_do(e->client, &ours, ret, err) < 0)
         return error_prefix(err, "%s at %s", engine_name(e), e->address.text);
-    if (ret->status < 300)
+    if (ret->status < 300 || ret->status == 304)
         return 0;
     refused(e, ret, err);
     http_response_done(ret);
     return -1;
 }
 
-/* 304: it is so already. */
 int engine_call(struct engine *e, const char *method, const char *path, const json_t *body,
                 const struct wait *wait, json_t **ret, struct error *err)
 {
@@ -142,8 +140,8 @@ static int ping(struct engine *e, const struct wait *wait, struct error *err)
                          "the engine at %s speaks version %.20s of the API, and %s is needed (Docker 20.10, "
                          "Podman 4): update it",
                          e->address.text, api ? api : "?", ENGINE_API_OLDEST);
-    snprintf(e->api, sizeof(e->api), "%s",
-             theirs > parse_version(ENGINE_API_NEWEST) ? ENGINE_API_NEWEST : api);
+    int newest = parse_version(ENGINE_API_NEWEST), agreed = theirs < newest ? theirs : newest;
+    snprintf(e->api, sizeof(e->api), "%d.%d", agreed / 1000, agreed % 1000);
     e->kind = podman_is(&response) ? ENGINE_PODMAN : ENGINE_DOCKER;
     return 0;
 }

@@ -38,7 +38,7 @@ const char *engine_name(const struct engine *e); /* "docker" or "podman", for pe
 int engine_call(struct engine *e, const char *method, const char *path, const json_t *body,
                 const struct wait *wait, json_t **ret, struct error *err);
 /* The same with any request (its path without version too); statuses above 299 are errors as above, and left
- * in ret->status; 0 there: nobody answered. */
+ * in ret->status; 0 there: nobody answered. 304 is none: what was asked for is so already. */
 int engine_request(struct engine *e, const struct http_request *request, struct http_response *ret,
                    struct error *err);
 /* For streams: attach and exec start. body: JSON or NULL. */

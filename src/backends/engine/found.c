@@ -63,7 +63,7 @@ int engine_find(struct backend *backend, const struct computer_spec *spec, const
     const char *id = json_get_string(inspect, "Id");
     if (look.state == CONTAINER_ABSENT || !id)
         return 0;
-    struct backend_found found;
+    _cleanup_(backend_found_done) struct backend_found found = {0};
     const json_t *labels = json_get_object(json_get_object(inspect, "Config"), "Labels");
     if (!read_labels(labels, &found) || strcmp(found.id, spec->id) != 0 ||
         strcmp(found.principal, spec->principal) != 0)
@@ -72,6 +72,7 @@ int engine_find(struct backend *backend, const struct computer_spec *spec, const
             "there is a container %s that is no computer: choose another computer_id, or remove it", name);
     found.data = data_of(e, id);
     *ret = found;
+    found = (struct backend_found){0};
     return 1;
 }
 
