@@ -4,7 +4,7 @@
  *
  *   BENCH_RUNS   samples of each median (100)
  *   BENCH_DIR    for state (/var/lib, on a disk of our own)
- *   BENCH_ONLY   the one stage to run
+ *   BENCH_ONLY   the one stage to run, without peers
  *
  * Exit status 0 if every `must` is met, 1 if one is missed, 2 if the bench itself failed. */
 #include <errno.h>

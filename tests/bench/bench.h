@@ -59,6 +59,7 @@ void stage_create(struct bench *b);
 void stage_memory(struct bench *b);
 void stage_parallel(struct bench *b);
 void stage_many(struct bench *b);
+/* Beside an engine of our own, where one can run. PEER_PYTHON_V (below) is measured there, too. */
 void stage_docker(struct bench *b);
 
 /* The same calls on the two Python programs, where PEER_PYTHON_V and PEER_PYTHON_K name their executables,

@@ -26,7 +26,8 @@
 #define COMMAND_TRUE "{\"command\":\"true\",\"computer_id\":\"bench\"}"
 #define API_SECONDS 60.0
 #define END_SECONDS 60.0
-#define COMPUTERS 6 /* of a session whose end is measured */
+#define WARM_CALLS 5 /* for one of theirs, which takes so much that the call behind it isn't warm */
+#define COMPUTERS 6  /* of a session whose end is measured */
 #define NOT_POSSIBLE 77
 
 static const char *const cli_exec_argv[] = {"docker", "exec", CONTAINER, "true", NULL};
@@ -109,6 +110,12 @@ static double api_exec(struct http_client *c)
 
 /* --- figures --- */
 
+static void add_warm_calls(struct series *warm, struct subject *s)
+{
+    for (int i = 0; i < WARM_CALLS; i++)
+        series_add(warm, subject_call(s, TOOL, ARGS_TRUE, false));
+}
+
 static void measure_warm(struct bench *b)
 {
     struct series cli = {0}, api = {0}, warm = {0};
@@ -118,9 +125,9 @@ static void measure_warm(struct bench *b)
     subject_do(&s, TOOL, ARGS_TRUE);
     for (size_t i = 0; i < b->runs; i++) {
         series_add(&cli, measure_program(cli_exec_argv, false));
-        series_add(&warm, subject_call(&s, TOOL, ARGS_TRUE, false));
+        add_warm_calls(&warm, &s);
         series_add(&api, api_exec(c));
-        series_add(&warm, subject_call(&s, TOOL, ARGS_TRUE, false));
+        add_warm_calls(&warm, &s);
     }
     (void)subject_end(&s, END_SECONDS);
     (void)http_client_free(c);
@@ -146,7 +153,8 @@ static void measure_python(struct bench *b)
     (void)subject_call(&peer, TOOL, "{\"command\":\"true\"}", true);
     for (size_t i = 0; i < a_part_of(b->runs, 4); i++) {
         series_add(&theirs, subject_call(&peer, TOOL, "{\"command\":\"true\"}", false));
-        series_add(&ours, subject_call(&s, TOOL, COMMAND_TRUE, false));
+        for (int n = 0; n < WARM_CALLS; n++)
+            series_add(&ours, subject_call(&s, TOOL, COMMAND_TRUE, false));
     }
     (void)subject_end(&peer, END_SECONDS);
     (void)subject_end(&s, END_SECONDS);
