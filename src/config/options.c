@@ -259,25 +259,29 @@ const struct option_row option_rows[] = {
     /* Docker and Podman */
     {.name = "engine", .type = OPTION_STRING, .group = GROUP_DOCKER,
      .traits = BOTH | OPTION_MEANS_DOCKER, MEMBER(engine), .def = "docker", .arg = "ENGINE",
-     .help = "docker, podman, or the path of a program of one of these names, which says whose containers "
-             "they are."},
+     .help = "Whose containers computers are: docker, podman, or the path of a program of one of these "
+             "names. No program is needed but Podman's, where it has no socket."},
     {.name = "docker-host", .type = OPTION_STRING, .group = GROUP_DOCKER,
      .traits = BOTH | OPTION_MEANS_DOCKER, MEMBER(docker_host), .env = {"DOCKER_HOST"}, .arg = "ADDR",
      .def_told = "the docker context in use, else the sockets that engines usually have",
-     .help = "Address of the engine: unix://, tcp:// or ssh://."},
+     .help = "Address of the engine, Docker's or Podman's: unix://PATH, tcp://HOST[:PORT] or "
+             "ssh://[USER@]HOST[:PORT][/SOCKET]."},
     {.name = "container-host", .type = OPTION_STRING, .group = GROUP_DOCKER,
      .traits = OPTION_MEANS_DOCKER | OPTION_NO_FLAG, MEMBER(container_host), .env = {"CONTAINER_HOST"}, .arg = "ADDR",
-     .help = "Address of the engine with podman."},
+     .help = "Address of Podman; alone it means podman."},
     {.name = "docker-tls-verify", .type = OPTION_BOOL, .group = GROUP_DOCKER,
      .traits = OPTION_NO_FLAG | OPTION_PRESENCE, MEMBER(docker_tls_verify),
      .env = {"DOCKER_TLS_VERIFY"}, .def = "false",
-     .help = "Check the engine's certificate."},
+     .help = "Speak TLS to a tcp:// address, and check the engine's certificate."},
     {.name = "docker-cert-path", .type = OPTION_PATH, .group = GROUP_DOCKER, .traits = OPTION_NO_FLAG,
      MEMBER(docker_cert_path), .env = {"DOCKER_CERT_PATH"}, .arg = "DIR",
-     .help = "Folder of ca.pem, cert.pem and key.pem."},
+     .def_told = "~/.docker",
+     .help = "Folder of ca.pem, cert.pem and key.pem. Given, it means TLS; without DOCKER_TLS_VERIFY any "
+             "certificate of the engine will do."},
     {.name = "docker-run-flag", .type = OPTION_LIST, .group = GROUP_DOCKER,
      .traits = BOTH | OPTION_MEANS_DOCKER | OPTION_DASHES, MEMBER(docker_run_flag), .arg = "FLAG",
-     .help = "A flag of docker run for every computer, such as --pids-limit=256."},
+     .help = "A flag of docker run for every computer, such as --shm-size=1g. It may weaken their "
+             "isolation."},
 
     /* Fly */
     {.name = "fly-cli", .type = OPTION_STRING, .group = GROUP_FLY, .traits = COMPUTER, MEMBER(fly_cli),
