@@ -13,6 +13,7 @@
 #include "base/mem.h"
 
 #define STOP_SECONDS 2 /* our program ends at once; others are killed then */
+#define STOP_TIMEOUT_NS (10 * NSEC_PER_SEC)
 #define REMOVE_TIMEOUT_NS (20 * NSEC_PER_SEC)
 #define TAR_BLOCK 512
 
@@ -126,6 +127,40 @@ int container_stop(struct engine *e, const char *container, const struct wait *w
     if (engine_call(e, "POST", path, NULL, wait, NULL, &why) == 0 || why.code == ERR_NOT_FOUND)
         return 0;
     return error_set(err, why.code, "stop it: %s", why.msg);
+}
+
+int container_await_end(struct engine *e, const char *container, const struct wait *wait, struct error *err)
+{
+    _cleanup_(cleanup_free) char *path = xasprintf("/containers/%s/wait?condition=not-running", container);
+    return engine_call(e, "POST", path, NULL, wait, NULL, err);
+}
+
+/* 1: it is on its way from running to stopped; 0: it isn't; -1. */
+static int is_stopping(struct engine *e, const char *container, const struct wait *wait, struct error *err)
+{
+    static const char *const passing[] = {"stopping", "stopped", "removing"};
+    struct container_look look;
+    if (container_look(e, container, wait, &look, err) < 0)
+        return -1;
+    _cleanup_(cleanup_json_decref) json_t *inspect = look.inspect;
+    const char *status = json_get_string(json_get_object(inspect, "State"), "Status");
+    for (size_t n = 0; status && n < ARRAY_LEN(passing); n++)
+        if (strcmp(status, passing[n]) == 0)
+            return 1;
+    return 0;
+}
+
+int container_await_stop(struct engine *e, const char *container, const struct wait *wait, struct error *err)
+{
+    int passing;
+    struct wait bounded = wait_at_most(wait, clock_now() + STOP_TIMEOUT_NS);
+    for (int ms = 5; (passing = is_stopping(e, container, &bounded, err)) == 1; ms = ms < 200 ? ms * 2 : ms) {
+        struct wait pause = wait_at_most(&bounded, clock_now() + ms * NSEC_PER_MSEC);
+        wait_fd(-1, 0, &pause, NULL, NULL);
+        if (wait_check(&bounded, err) < 0)
+            return -1;
+    }
+    return passing;
 }
 
 /* Removal by the engine itself (the container's process has ended) may be under way: then it says so, and is

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 
 #define END_TIMEOUT_NS (30 * NSEC_PER_SEC)
+#define START_TRIES 4
 #define SPOOL_DIR "/tmp/command-output" /* as in native computers */
 
 static struct engine_instance *instance_new(struct engine_backend *b, struct engine *e, const char *id,
@@ -31,6 +32,7 @@ static struct engine_instance *instance_new(struct engine_backend *b, struct eng
     i->temporary = temporary;
     snprintf(i->id, sizeof(i->id), "%s", id);
     pthread_mutex_init(&i->lock, NULL);
+    list_init(&i->plains);
     return i;
 }
 
@@ -90,6 +92,13 @@ static int greet(struct engine_instance *i, struct http_stream *stream, bool fir
     return 0;
 }
 
+static int put_guest(struct engine_instance *i, const struct wait *wait, struct error *err)
+{
+    if (i->backend->options.without_guest)
+        return error_set(err, ERR_UNSUPPORTED, "our program is to be left out");
+    return container_upload(i->engine, i->container, wait, err);
+}
+
 /* The stream is there before the container starts: nothing that our program says is lost. */
 static int start_attached(struct engine_instance *i, const struct wait *wait, struct error *err)
 {
@@ -107,8 +116,7 @@ int engine_instance_enter(struct engine_instance *i, const struct wait *wait, st
                           struct error *err)
 {
     struct http_stream *stream = NULL;
-    if (container_upload(i->engine, i->container, wait, err) < 0 ||
-        container_exec_guest(i->engine, i->container, wait, &stream, err) < 0)
+    if (put_guest(i, wait, err) < 0 || container_exec_guest(i->engine, i->container, wait, &stream, err) < 0)
         return -1;
     return greet(i, stream, false, wait, ret, err);
 }
@@ -262,7 +270,7 @@ static int make_linked(struct engine_instance *i, const struct computer_spec *sp
 {
     if (make_container(i, spec, image, true, wait, err) < 0)
         return -1;
-    if (container_upload(i->engine, i->container, wait, err) == 0 && start_attached(i, wait, err) == 0)
+    if (put_guest(i, wait, err) == 0 && start_attached(i, wait, err) == 0)
         return 0;
     return -1;
 }
@@ -332,6 +340,25 @@ static bool has_net_admin(const json_t *inspect)
     return false;
 }
 
+/* Starts a stopped one of ours from its beginning. Podman tidies up after a stop in a process of its own,
+ * which may come late and meet the container when it has just been started again: then it is started once
+ * more. */
+static int start_again(struct engine_instance *i, const struct wait *wait, struct error *err)
+{
+    struct error why = ERROR_INIT;
+    for (int tries = 1;; tries++) {
+        why = (struct error)ERROR_INIT;
+        if (container_await_stop(i->engine, i->container, wait, err) < 0)
+            return -1;
+        if (put_guest(i, wait, &why) == 0 && start_attached(i, wait, &why) == 0)
+            return 0;
+        if (tries == START_TRIES || why.code != ERR_UNAVAILABLE)
+            return error_set(err, why.code, "%s", why.msg);
+        if (container_stop(i->engine, i->container, wait, err) < 0)
+            return -1;
+    }
+}
+
 static int resume(struct engine_instance *i, const struct container_look *look, const struct wait *wait,
                   struct error *err)
 {
@@ -349,9 +376,7 @@ static int resume(struct engine_instance *i, const struct container_look *look, 
         state = CONTAINER_STOPPED;
     }
     if (state == CONTAINER_STOPPED && ours) {
-        failed = container_upload(i->engine, i->container, wait, &why);
-        if (failed == 0)
-            failed = start_attached(i, wait, &why);
+        failed = start_again(i, wait, &why);
     } else {
         if (state == CONTAINER_STOPPED && container_start(i->engine, i->container, wait, err) < 0)
             return -1;
@@ -465,6 +490,7 @@ void engine_instance_kill(struct instance *instance)
     struct link *link = i->link;
     if (link)
         link_close(link);
+    plain_cut_locked(i);
     pthread_mutex_unlock(&i->lock);
 }
 

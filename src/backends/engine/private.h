@@ -7,6 +7,7 @@
 #include "backends/engine/api.h"
 #include "backends/engine/image.h"
 #include "backends/engine/link.h"
+#include "base/list.h"
 #include "base/attempt.h"
 
 struct engine_backend {
@@ -48,6 +49,7 @@ struct engine_instance {
 
     pthread_mutex_t lock;     /* of all that follows */
     struct link *link;        /* that is in use now; WAY_LINK only */
+    struct list plains;       /* commands under way; WAY_EXEC only */
     bool ended;               /* killed, or seen to be dead */
     bool absent;              /* its container was removed */
     struct attempt relinking; /* a new one is made */
@@ -67,9 +69,12 @@ const char *engine_shell(const struct engine_instance *i);
 /* What the engine says of a computer that doesn't answer. -1: it is dead (ERR_GONE), paused, or it can't be
  * known (ERR_UNAVAILABLE); 0: it lives. */
 int engine_instance_ask(struct engine_instance *i, struct error *err);
-/* plain.c: WAY_EXEC */
-int plain_exec(struct engine_instance *i, const struct exec_request *request, struct exec_result *ret,
-               struct error *err);
+/* plain.c: WAY_EXEC. As link_exec(), but a command for which no way to end it is found may run on: then
+ * ret->note says so. ERR_GONE: the computer is dead. */
+int plain_exec(struct engine_instance *i, const struct exec_request *request, const char *shell,
+               struct exec_result *ret, struct guest_exit *ret_exit, struct error *err);
+/* The streams of all such commands end, under the lock. */
+void plain_cut_locked(struct engine_instance *i);
 /* instance.c: puts our program into a container that runs, and makes the link. Without the lock. */
 int engine_instance_enter(struct engine_instance *i, const struct wait *wait, struct link **ret,
                           struct error *err);
@@ -123,7 +128,11 @@ int container_look(struct engine *e, const char *name, const struct wait *wait, 
 int container_upload(struct engine *e, const char *container, const struct wait *wait, struct error *err);
 int container_start(struct engine *e, const char *container, const struct wait *wait, struct error *err);
 /* Absent is success. */
+/* Until the engine is done with stopping it: then it can be started. */
+int container_await_stop(struct engine *e, const char *container, const struct wait *wait, struct error *err);
 int container_stop(struct engine *e, const char *container, const struct wait *wait, struct error *err);
+/* Until it runs no more. */
+int container_await_end(struct engine *e, const char *container, const struct wait *wait, struct error *err);
 int container_remove(struct engine *e, const char *container, const struct wait *wait, struct error *err);
 /* A stream to its first process, which may not have started yet; or to our program, started in it. */
 int container_attach(struct engine *e, const char *container, const struct wait *wait,
