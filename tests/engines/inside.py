@@ -134,6 +134,7 @@ def podman(folder, _network=True):
 ''')
     write_once(run_folder / "registries.conf", "".join(
         f'[[registry]]\nlocation = "{address}"\ninsecure = true\n' for address in (OPEN, BY_PASSWORD)))
+    os.environ.pop("CONTAINER_HOST", None)  # at a restart: with it, podman would be a client
     os.environ |= {"CONTAINERS_CONF": f"{run_folder}/containers.conf", "CONTAINERS_STORAGE_CONF": f"{run_folder}/storage.conf",
                    "CONTAINERS_REGISTRIES_CONF": f"{run_folder}/registries.conf"}
     return Service("podman", folder / "podman.log", ["podman", "system", "service", "--time=0", f"unix://{place}"],

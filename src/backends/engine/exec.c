@@ -9,6 +9,7 @@
 #include "base/mem.h"
 
 #define ASK_TIMEOUT_NS (10 * NSEC_PER_SEC)
+#define NOTICE_TIMEOUT_NS NSEC_PER_SEC
 #define DEFAULT_SHELL "/bin/bash"
 #define FALLBACK_SHELL "/bin/sh"
 
@@ -35,16 +36,32 @@ static int ended(struct engine_instance *i, const struct container_look *look, s
                      look->exit_code);
 }
 
-int engine_instance_ask(struct engine_instance *i, struct error *err)
+static int take_look(struct engine_instance *i, struct container_look *ret, struct error *err)
 {
     const struct wait bounded = {.deadline = clock_now() + ASK_TIMEOUT_NS};
-    struct container_look look;
     struct error why = ERROR_INIT;
-    if (container_look(i->engine, i->container, &bounded, &look, &why) < 0)
+    if (container_look(i->engine, i->container, &bounded, ret, &why) < 0)
         return error_set(err, ERR_UNAVAILABLE,
                          "the engine doesn't answer, and the computer '%s' is its own: %.300s", i->id,
                          why.msg);
-    json_decref(look.inspect);
+    json_decref(ret->inspect);
+    return 0;
+}
+
+/* A stream may end before the engine has noticed that its container did. */
+static bool ends_now(struct engine_instance *i)
+{
+    const struct wait brief = {.deadline = clock_now() + NOTICE_TIMEOUT_NS};
+    return container_await_end(i->engine, i->container, &brief, NULL) == 0;
+}
+
+int engine_instance_ask(struct engine_instance *i, struct error *err)
+{
+    struct container_look look;
+    if (take_look(i, &look, err) < 0)
+        return -1;
+    if (look.state == CONTAINER_RUNNING && ends_now(i) && take_look(i, &look, err) < 0)
+        return -1;
     if (look.state == CONTAINER_RUNNING)
         return 0;
     if (look.state == CONTAINER_PAUSED)

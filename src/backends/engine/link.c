@@ -463,10 +463,7 @@ static void stop(struct link *l, struct run *r, struct error *err)
     const struct wait bounded = {.deadline = clock_now() + END_TIMEOUT_NS};
     if (take_back(l, r) || await_run(l, r, &bounded, NULL) == 0)
         return;
-    pthread_mutex_lock(&l->lock);
-    bool told = r->sent == r->out.len; /* half a frame would spoil the stream */
-    pthread_mutex_unlock(&l->lock);
-    if (!told || !l->on_silence || l->on_silence(l->ctx, err) == 0)
+    if (!l->on_silence || l->on_silence(l->ctx, err) == 0)
         link_close(l);
 }
 
