@@ -1,5 +1,6 @@
-/* The contract, held against a real engine: the one that DOCKER_HOST or CONTAINER_HOST names, with the image of
- * SANDBOX_TEST_IMAGE. */
+/* The contract, held against a real engine: the one that DOCKER_HOST or CONTAINER_HOST names, with the image
+ * of SANDBOX_TEST_IMAGE. With "plain" as its argument: as if our program could run in none of its containers.
+ */
 #include "contract/contract.h"
 
 #include <signal.h>
@@ -10,6 +11,8 @@
 #include "backends/engine/engine.h"
 
 #define EXIT_SKIPPED 77
+
+static bool without_guest;
 
 static struct backend *make(const char *state_dir)
 {
@@ -22,6 +25,7 @@ static struct backend *make(const char *state_dir)
         .image = getenv("SANDBOX_TEST_IMAGE"),
         .network = false,
         .state_dir = state_dir,
+        .without_guest = without_guest,
     };
     struct backend *b = engine_new(&options, &err);
     if (!b)
@@ -29,12 +33,13 @@ static struct backend *make(const char *state_dir)
     return b;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    without_guest = argc > 1 && strcmp(argv[1], "plain") == 0;
     if (!getenv("DOCKER_HOST") && !getenv("CONTAINER_HOST")) {
         printf("skipped: no engine is named by DOCKER_HOST or CONTAINER_HOST\n");
         return EXIT_SKIPPED;
     }
     signal(SIGPIPE, SIG_IGN);
-    return contract_run("contract: engine", make);
+    return contract_run(without_guest ? "contract: engine, plain" : "contract: engine", make);
 }

@@ -20,6 +20,7 @@ struct engine_options {
     char *const *run_flags; /* --docker-run-flag */
     bool keep_running;      /* permanent computers run on when the server ends */
     const char *state_dir;
+    bool without_guest; /* for tests: as if our program could run in no container */
 };
 
 /* Checks what can be checked without an engine (image reference, run flags). Connects to nothing. */

@@ -2,6 +2,7 @@
  * the way to it (an engine that restarts). The engine is asked; it knows. */
 #include <errno.h>
 #include <poll.h>
+#include <string.h>
 
 #include "backends/engine/private.h"
 #include "backends/verdict.h"
@@ -146,15 +147,29 @@ static bool try_other_shell(struct engine_instance *i, const struct exec_request
 static int judge(struct engine_instance *i, const struct exec_request *request, const struct guest_exit *exit,
                  struct exec_result *ret, struct error *err)
 {
+    const char *shell = engine_shell(i);
+    const bool has_bash = i->has_bash && strcmp(shell, DEFAULT_SHELL) != 0;
+    const bool has_sh = i->has_sh && strcmp(shell, FALLBACK_SHELL) != 0;
     const struct verdict_about about = {
-        .shell = engine_shell(i),
-        .shell_was_there = false,
-        .other_shells = i->has_bash ? DEFAULT_SHELL
-                        : i->has_sh ? FALLBACK_SHELL
-                                    : "",
+        .shell = shell,
+        .other_shells = has_bash ? DEFAULT_SHELL
+                        : has_sh ? FALLBACK_SHELL
+                                 : "",
         .pids = i->pids,
     };
     return verdict(&about, request, exit, ret, err);
+}
+
+static int linked_exec(struct engine_instance *i, const struct exec_request *request, const char *shell,
+                       struct exec_result *ret, struct guest_exit *ret_exit, struct error *err)
+{
+    struct error why = ERROR_INIT;
+    _cleanup_(cleanup_link_unref) struct link *link = take_link(i, &request->wait, err);
+    if (!link)
+        return -1;
+    if (link_exec(link, request, shell, ret, ret_exit, &why) == 0)
+        return 0;
+    return why.code == ERR_GONE ? lost(i, &why, err) : error_set(err, why.code, "%s", why.msg);
 }
 
 static int run(struct engine_instance *i, const struct exec_request *request, struct exec_result *ret,
@@ -164,17 +179,11 @@ static int run(struct engine_instance *i, const struct exec_request *request, st
     struct error why = ERROR_INIT;
     int failed;
     do {
-        struct link *link = take_link(i, &request->wait, &why);
-        if (!link)
-            return why.code == ERR_TIMEOUT ? verdict_stopped(&why, ret, err)
-                                           : error_set(err, why.code, "%s", why.msg);
         exec_result_done(ret);
-        failed = link_exec(link, request, engine_shell(i), ret, &exit, &why);
-        link_unref(link);
+        failed =
+            (i->way == WAY_LINK ? linked_exec : plain_exec)(i, request, engine_shell(i), ret, &exit, &why);
     } while (failed == 0 && try_other_shell(i, request, &exit));
-    if (failed == 0)
-        return judge(i, request, &exit, ret, err);
-    return why.code == ERR_GONE ? lost(i, &why, err) : verdict_stopped(&why, ret, err);
+    return failed == 0 ? judge(i, request, &exit, ret, err) : verdict_stopped(&why, ret, err);
 }
 
 int engine_instance_exec(struct instance *instance, const struct exec_request *request,
@@ -189,8 +198,7 @@ int engine_instance_exec(struct instance *instance, const struct exec_request *r
             *ret = result;
         return r;
     }
-    int failed = i->way == WAY_LINK ? run(i, request, &result, err) : plain_exec(i, request, &result, err);
-    if (failed < 0) {
+    if (run(i, request, &result, err) < 0) {
         exec_result_done(&result);
         return -1;
     }

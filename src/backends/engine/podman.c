@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 
 bool podman_is(const struct http_response *ping)
 {
@@ -14,6 +15,12 @@ bool podman_is(const struct http_response *ping)
 bool podman_is_passing(const struct error *why)
 {
     return strstr(why->msg, "container state improper") != NULL;
+}
+
+bool podman_is_refusal(const struct engine *e, int exit_code, const char *words)
+{
+    return e->kind == ENGINE_PODMAN && exit_code >= 125 && exit_code <= 127 &&
+           str_has_prefix(words, "Error: ") && strstr(words, ": OCI ");
 }
 
 void podman_adapt_create(const struct engine *e, json_t *body)
