@@ -19,6 +19,7 @@
 #include "base/mem.h"
 
 #define END_TIMEOUT_NS (30 * NSEC_PER_SEC)
+#define NAME_TIMEOUT_NS NSEC_PER_SEC /* from taking a name to being known by it */
 #define START_TRIES 4
 #define SPOOL_DIR "/tmp/command-output" /* as in native computers */
 
@@ -211,6 +212,37 @@ static void note_limits(struct engine_instance *i, const json_t *config)
     i->pids = json_integer_value(json_object_get(host, "PidsLimit"));
 }
 
+static bool is_known(struct engine *e, const char *name, const struct wait *wait)
+{
+    const struct wait bounded = wait_at_most(wait, clock_now() + NAME_TIMEOUT_NS);
+    for (;;) {
+        struct container_look look;
+        if (container_look(e, name, &bounded, &look, NULL) < 0)
+            return false;
+        json_decref(look.inspect);
+        if (look.state != CONTAINER_ABSENT)
+            return true;
+        const struct wait pause = wait_at_most(&bounded, clock_now() + 50 * NSEC_PER_MSEC);
+        wait_fd(-1, 0, &pause, NULL, NULL);
+    }
+}
+
+/* A name may be taken by what nobody knows: the rest of a creation under which Podman was killed. */
+static int create_named(struct engine *e, const char *name, const char *path, const json_t *body,
+                        const struct wait *wait, json_t **ret, struct error *err)
+{
+    struct error why = ERROR_INIT;
+    if (engine_call(e, "POST", path, body, wait, ret, &why) == 0)
+        return 0;
+    if (!podman_is_taken(e, &why))
+        return error_set(err, why.code, "%s", why.msg);
+    if (is_known(e, name, wait))
+        return error_set(err, ERR_EXISTS, "%s", why.msg);
+    if (container_remove(e, name, wait, err) < 0)
+        return -1;
+    return engine_call(e, "POST", path, body, wait, ret, err);
+}
+
 static int make_container(struct engine_instance *i, const struct computer_spec *spec,
                           const struct image *image, bool with_guest, const struct wait *wait,
                           struct error *err)
@@ -226,7 +258,7 @@ static int make_container(struct engine_instance *i, const struct computer_spec 
     _cleanup_(cleanup_free) char *path = xasprintf("/containers/create?name=%s%s%s", plan.name,
                                                    platform ? "&platform=" : "", platform ? platform : "");
     podman_adapt_create(i->engine, plan.body);
-    if (engine_call(i->engine, "POST", path, plan.body, wait, &made, err) < 0)
+    if (create_named(i->engine, plan.name, path, plan.body, wait, &made, err) < 0)
         return -1;
     i->firewall_wanted = plan.firewall;
     if (plan.no_firewall)

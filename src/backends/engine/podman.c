@@ -17,6 +17,11 @@ bool podman_is_passing(const struct error *why)
     return strstr(why->msg, "container state improper") != NULL;
 }
 
+bool podman_is_taken(const struct engine *e, const struct error *why)
+{
+    return e->kind == ENGINE_PODMAN && strstr(why->msg, "is already in use");
+}
+
 bool podman_is_refusal(const struct engine *e, int exit_code, const char *words)
 {
     return e->kind == ENGINE_PODMAN && exit_code >= 125 && exit_code <= 127 &&

@@ -10,6 +10,8 @@
 bool podman_is(const struct http_response *ping);
 /* Whether a refused removal says that the container is just changing its state by itself. */
 bool podman_is_passing(const struct error *why);
+/* Whether a refused creation says that the name is taken: it answers 500. */
+bool podman_is_taken(const struct engine *e, const struct error *why);
 /* Whether a command that ended with that code and those first words never began: what the engine says of that
  * looks like output of the command. */
 bool podman_is_refusal(const struct engine *e, int exit_code, const char *words);
