@@ -28,6 +28,10 @@ enum backend_capability {
     BACKEND_NETWORK = 1 << 1,     /* can give a network */
     BACKEND_NETWORK_OFF = 1 << 2, /* can withhold it */
     BACKEND_LIMITS = 1 << 3,      /* memory, pids and cpu limits are enforced (known after probe) */
+    /* Our own program starts the commands. Without it a signal is only an exit code, background processes and
+     * a file with the full output are not told, and longer texts than LIMIT_COMMAND_INLINE_BYTES are
+     * ERR_UNSUPPORTED. Single computers may lack it all the same: their record says so. */
+    BACKEND_GUEST = 1 << 4,
 };
 
 /* Tells whoever waits for something long how far it is. Any thread. */
@@ -45,7 +49,7 @@ struct computer_owner {
 
 /* What a new computer is to be. Strings are borrowed for the call. */
 struct computer_spec {
-    const char *id;        /* slug */
+    const char *id;        /* slug; "": see give_id */
     const char *principal; /* slug */
     const char *key;       /* 16 hex digits, unique for this creation: names of groups, containers, volumes */
     const char *folder;    /* absolute, exists, 0711, ours: the record lives in it; a backend may add to it */
@@ -141,6 +145,11 @@ struct backend_ops {
      * one under this id, which find finds. */
     int (*create)(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
                   struct instance **ret, struct error *err);
+    /* Gives a computer that create made for a spec without an id ("") the id of this one: it is then as if it
+     * had been made for it. Before its first exec. `move` brings its folder to spec->folder, once. NULL:
+     * computers of this backend need their id from birth. On failure the computer is to be removed. */
+    int (*give_id)(struct instance *i, const struct computer_spec *spec,
+                   int (*move)(void *ctx, struct error *err), void *ctx, struct error *err);
     /* Brings back a permanent computer from what `record` gave last. It works whatever the server before has
      * left, also if that was ended by SIGKILL: what still runs of the computer is ended first, so settle need
      * not come before. ERR_GONE: its files are lost; after any other error they are as they were. */

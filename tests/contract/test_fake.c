@@ -5,7 +5,7 @@
 
 static struct backend *make(const char *state_dir)
 {
-    return fake_backend_new(BACKEND_PERSISTENT, NULL);
+    return fake_backend_new(BACKEND_PERSISTENT | BACKEND_GUEST, NULL);
 }
 
 int main(void)

@@ -101,6 +101,8 @@ static unsigned engine_capabilities(const struct backend *backend)
 {
     struct engine_backend *b = engine_of(backend);
     unsigned capabilities = BACKEND_PERSISTENT | BACKEND_NETWORK | BACKEND_NETWORK_OFF;
+    if (!b->options.without_guest)
+        capabilities |= BACKEND_GUEST;
     pthread_mutex_lock(&b->lock);
     const struct engine *e = b->engine;
     if (e && e->limits_memory && e->limits_pids && (b->options.cpus == 0 || e->limits_cpu))

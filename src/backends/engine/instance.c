@@ -399,7 +399,8 @@ static int resume(struct engine_instance *i, const struct container_look *look, 
     if (look->state == CONTAINER_PAUSED)
         return error_set(err, ERR_UNAVAILABLE, "its container %.12s is paused: %s unpause %.12s",
                          i->container, engine_name(i->engine), i->container);
-    bool ours = runs_guest(look->inspect);
+    const bool serves = runs_guest(look->inspect);
+    const bool ours = label_of(look->inspect, LABEL_MODE) != NULL;
     enum container_state state = look->state;
     if (state == CONTAINER_RUNNING && ours && !i->backend->options.keep_running) {
         /* Its server died: what still runs ends with it. */
@@ -407,7 +408,7 @@ static int resume(struct engine_instance *i, const struct container_look *look, 
             return -1;
         state = CONTAINER_STOPPED;
     }
-    if (state == CONTAINER_STOPPED && ours) {
+    if (state == CONTAINER_STOPPED && serves) {
         failed = start_again(i, wait, &why);
     } else {
         if (state == CONTAINER_STOPPED && container_start(i->engine, i->container, wait, err) < 0)
@@ -416,7 +417,7 @@ static int resume(struct engine_instance *i, const struct container_look *look, 
     }
     if (failed == 0)
         return 0;
-    if (ours || !is_kept_out(&why))
+    if (serves || !is_kept_out(&why))
         return error_set(err, why.code, "%s", why.msg);
     use_exec(i, &why);
     return 0;

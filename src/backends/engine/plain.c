@@ -202,6 +202,8 @@ static int write_input(struct plain *p, struct error *err)
 static int on_output(void *ctx, enum piece_stream stream, const char *bytes, size_t n, struct error *err)
 {
     struct plain *p = ctx;
+    if (stream == PIECE_STDERR && podman_is_noise(p->i->engine, bytes, n))
+        return 0;
     size_t room = p->words.max - p->words.len;
     if (buf_append(&p->words, bytes, n < room ? n : room) < 0)
         p->words.max = p->words.len; /* out of memory: only words are lost */

@@ -28,6 +28,13 @@ bool podman_is_refusal(const struct engine *e, int exit_code, const char *words)
            str_has_prefix(words, "Error: ") && strstr(words, ": OCI ");
 }
 
+bool podman_is_noise(const struct engine *e, const char *bytes, size_t n)
+{
+    static const char begin[] = "Error: ", within[] = " unixpacket @->/proc/self/fd/";
+    return e->kind == ENGINE_PODMAN && n > strlen(begin) && memcmp(bytes, begin, strlen(begin)) == 0 &&
+           memmem(bytes, n, within, strlen(within));
+}
+
 void podman_adapt_create(const struct engine *e, json_t *body)
 {
     if (e->kind != ENGINE_PODMAN)

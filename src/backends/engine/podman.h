@@ -15,5 +15,7 @@ bool podman_is_taken(const struct engine *e, const struct error *why);
 /* Whether a command that ended with that code and those first words never began: what the engine says of that
  * looks like output of the command. */
 bool podman_is_refusal(const struct engine *e, int exit_code, const char *words);
+/* Whether that is what it says among the command's own output when the command no longer reads its input. */
+bool podman_is_noise(const struct engine *e, const char *bytes, size_t n);
 /* Makes the body of a container create one that this engine understands. */
 void podman_adapt_create(const struct engine *e, json_t *body);

@@ -160,7 +160,7 @@ static void native_warm(struct backend *b)
 static unsigned native_capabilities(const struct backend *b)
 {
     const struct native *n = native_of(b);
-    unsigned capabilities = BACKEND_PERSISTENT | BACKEND_NETWORK_OFF;
+    unsigned capabilities = BACKEND_PERSISTENT | BACKEND_NETWORK_OFF | BACKEND_GUEST;
     bool all = n->prepared;
     for (int i = 0; i < CGROUP_LIMITS && all; i++)
         all = n->cgroups.places[i].version != 0;
@@ -207,6 +207,7 @@ static const struct backend_ops ops = {
     .describe = native_describe,
     .prepare = native_prepare,
     .create = instance_create,
+    .give_id = instance_give_id,
     .attach = instance_attach,
     .plan = instance_plan,
     .record = instance_record,
