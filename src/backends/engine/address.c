@@ -152,6 +152,8 @@ static int use_service(const struct engine_options *o, const char *tried, const 
     if (!a->service)
         return error_prefix(err, "no Podman answers and none could be started");
     use_socket(service_socket(a->service), "a service that was started for it", a);
+    free(a->text); /* the socket's name is another each time, and records tell engines apart by this */
+    a->text = xstrdup("podman's own service");
     return 0;
 }
 

@@ -228,6 +228,8 @@ static void collect_warnings(const struct container_options *o, struct container
         warn(c, "--privileged lets every command in a computer control the engine's machine");
     if (pid && strcmp(pid, "host") == 0)
         warn(c, "--pid=host shows every command the processes of the engine's machine");
+    if (c->firewall && has_string(json_object_get(host, "CapAdd"), "NET_RAW"))
+        warn(c, "--cap-add=NET_RAW lets commands reach what is closed to them, metadata services among it");
     if (!o->network && c->network != CONTAINER_NETWORK_NONE)
         warn(c, "a --network among the run flags gives computers a network, though it is off otherwise");
 }

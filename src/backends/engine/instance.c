@@ -176,6 +176,14 @@ static void tell_warnings(struct engine_backend *b, const json_t *warnings)
         log_warning("%s", json_string_value(warning));
 }
 
+/* A limit that isn't held is no secret. */
+static void tell_of_no_firewall(struct engine_instance *i)
+{
+    if (i->firewall[0] && !atomic_exchange(&i->backend->told_of_no_wall, true))
+        log_warning("computer %s can reach metadata services and the engine's own machine: %s", i->id,
+                    i->firewall);
+}
+
 static int plan_container(const struct engine_instance *i, const struct computer_spec *spec,
                           const struct image *image, bool with_guest, struct container *ret,
                           struct error *err)
@@ -354,6 +362,7 @@ int engine_instance_create(struct backend *backend, const struct computer_spec *
         instance_free(i);
         return -1;
     }
+    tell_of_no_firewall(i);
     *ret = &i->base;
     return 0;
 }
@@ -457,10 +466,13 @@ int engine_instance_attach(struct backend *backend, const struct computer_spec *
     i->foreign = !runs_guest(inspect);
     note_limits(i, inspect);
     i->firewall_wanted = has_net_admin(inspect);
+    if (i->foreign && container_network(json_get_object(inspect, "HostConfig")) != CONTAINER_NETWORK_NONE)
+        snprintf(i->firewall, sizeof(i->firewall), "another program made it");
     if (resume(i, &look, wait, err) < 0) {
         instance_free(i);
         return -1;
     }
+    tell_of_no_firewall(i);
     *ret = &i->base;
     return 0;
 }

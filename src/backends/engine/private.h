@@ -15,7 +15,8 @@ struct engine_backend {
     struct engine_options options; /* its strings are ours */
     struct reference image;
     struct images *images;
-    atomic_bool warned; /* of what the user's run flags mean */
+    atomic_bool warned;          /* of what the user's run flags mean */
+    atomic_bool told_of_no_wall; /* that what should be closed to computers isn't */
 
     pthread_mutex_t lock;      /* of all that follows */
     struct engine *engine;     /* NULL: whoever needs it connects; then for good */
