@@ -19,6 +19,7 @@
 #include <linux/seccomp.h>
 
 #include "guest/filter.h"
+#include "guest/landlock.h"
 #include "guest/report.h"
 #include "guest/sys.h"
 
@@ -36,12 +37,14 @@ const uint64_t *privileges_token(void)
     return token;
 }
 
-int privileges_limit(uint32_t nofile, unsigned *ret_nofile, struct guest_error *err)
+int privileges_limit(uint32_t nofile, uint64_t file_bytes, unsigned *ret_nofile, struct guest_error *err)
 {
-    const struct rlimit no_core = {0, 0};
+    const struct rlimit no_core = {0, 0}, size = {file_bytes, file_bytes};
     struct rlimit files;
     if (setrlimit(RLIMIT_CORE, &no_core) < 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
         return report(err, "set limits");
+    if (file_bytes > 0 && setrlimit(RLIMIT_FSIZE, &size) < 0)
+        return report(err, "limit files");
     *ret_nofile = files.rlim_max < nofile ? (unsigned)files.rlim_max : nofile;
     /* Init holds one descriptor per running command, so it is not bound by theirs. */
     files.rlim_cur = files.rlim_max;
@@ -113,5 +116,7 @@ int privileges_drop(struct guest_error *err)
         return -1;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return report(err, "set no_new_privs");
+    if (landlock_restrict(err) < 0)
+        return -1;
     return load_filter(err);
 }

@@ -7,7 +7,7 @@
 
 /* Core dumps off, not dumpable, umask, descriptor limit. *ret_nofile: what a command may get of `nofile`. */
 int privileges_limit(uint32_t nofile, unsigned *ret_nofile, struct guest_error *err);
-/* Capabilities, no_new_privs, the system call filter. Final. */
+/* Capabilities, no_new_privs, Landlock, the system call filter. Final. */
 int privileges_drop(struct guest_error *err);
 /* Gives up one capability for good, in all sets. */
 int privileges_give_up(unsigned capability, struct guest_error *err);
