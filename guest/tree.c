@@ -80,6 +80,7 @@ static int bind_toolbox(struct guest_error *err)
     return 0;
 }
 
+/* All terminals of the machine come out of one number, 4096: no computer gets them all. */
 static int mount_dev(uint64_t shm_bytes, struct guest_error *err)
 {
     char options[80];
@@ -87,7 +88,7 @@ static int mount_dev(uint64_t shm_bytes, struct guest_error *err)
     if (mount("/dev", "dev", NULL, MS_BIND, NULL) < 0)
         return report(err, "bind dev");
     if (mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-              "newinstance,ptmxmode=0666,mode=620,gid=5") < 0)
+              "newinstance,ptmxmode=0666,mode=620,gid=5,max=256") < 0)
         return report(err, "mount dev/pts");
     if (mount("shm", "dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
         return report(err, "mount dev/shm");

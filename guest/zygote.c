@@ -25,6 +25,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <linux/capability.h>
 
 #include "guest/init.h"
 #include "guest/packet.h"
@@ -44,6 +45,7 @@
 
 static struct {
     uint32_t root_flags;
+    bool may_trace; /* has CAP_SYS_PTRACE */
     bool is_fresh; /* nobody has had the three namespaces that we are in */
     bool has_idle_work;
     int sync[SLOTS]; /* our end; -1: the slot is free */
@@ -83,6 +85,23 @@ static int prepare_child(pid_t pid, const struct guest_create *create, unsigned 
     return template_attach_lower(slot, user_namespace, err);
 }
 
+/* What the kernel counts by user (inotify instances, pending signals, message queues) it counts for the owner
+ * of the user namespace too, who is its maker. That is to be the computer's own id: one computer could leave
+ * the host's root, and all other computers, with none. Meanwhile files are still opened as root. Where we may
+ * not be another user, or look at what another user owns, all computers share our account. */
+static pid_t clone_owned(struct clone_args *args, uid_t owner)
+{
+    if (!zygote.may_trace || syscall(SYS_setresuid, -1, owner, -1) < 0)
+        return sys_clone3(args);
+    syscall(SYS_setfsuid, 0);
+    pid_t pid = sys_clone3(args);
+    int sys = errno;
+    if (pid != 0 && syscall(SYS_setresuid, -1, 0, -1) < 0)
+        _exit(1); /* whatever we did next would be as somebody else */
+    errno = sys;
+    return pid;
+}
+
 /* fds: as of the packet. */
 static pid_t clone_init(const struct guest_create *create, const int *fds, unsigned slot, int child_sync,
                         int *ret_pidfd)
@@ -96,7 +115,7 @@ static pid_t clone_init(const struct guest_create *create, const int *fds, unsig
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = (unsigned)fds[1];
     }
-    pid_t pid = sys_clone3(&args);
+    pid_t pid = clone_owned(&args, create->id_base);
     if (pid != 0)
         return pid;
     close(zygote.sync[slot]);
@@ -296,6 +315,14 @@ static int serve(struct packet *packet)
 
 /* --- starting --- */
 
+static bool has_capability(unsigned capability)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    return syscall(SYS_capget, &header, data) == 0 &&
+           data[capability / 32].effective >> (capability % 32) & 1;
+}
+
 static int set_up(struct packet *packet, struct guest_error *err)
 {
     const struct guest_setup *setup = (const void *)packet->bytes;
@@ -314,6 +341,7 @@ static int set_up(struct packet *packet, struct guest_error *err)
         setrlimit(RLIMIT_NOFILE, &files);
     }
     zygote.root_flags = setup->flags;
+    zygote.may_trace = has_capability(CAP_SYS_PTRACE);
     for (unsigned i = 0; i < SLOTS; i++)
         zygote.sync[i] = -1;
     if (unshare(CLONE_NEWNS) < 0)
