@@ -77,17 +77,22 @@ static int leave_keyring(struct guest_error *err)
     return 0;
 }
 
-/* The first packet of the channel, with the v1 groups to join. */
-static int await_begin(struct guest_error *err)
+/* The first packet of the channel, with the v1 groups to join. ret_disk: -1 without one. */
+static int await_begin(int *ret_disk, struct guest_error *err)
 {
     struct packet *packet = &init.packet;
+    const struct guest_begin *begin = (const void *)packet->bytes;
     if (packet_receive(FD_CHANNEL, packet, 0) <= 0)
         return report_text(err, ECANCELED, "wait for server", "the server gave up");
     if (request_type(packet->bytes, packet->size) != GUEST_BEGIN || packet->cut)
         return report_text(err, EINVAL, "read request", "malformed begin");
-    for (unsigned i = 0; i < packet->fd_count; i++)
+    unsigned disks = begin->flags & GUEST_BEGIN_DISK ? 1 : 0;
+    if (packet->fd_count < disks)
+        return report_text(err, EINVAL, "read request", "begin without its disk");
+    for (unsigned i = disks; i < packet->fd_count; i++)
         if (write(packet->fds[i], "0", 1) < 0)
             return report(err, "join group");
+    *ret_disk = disks ? packet_take_fd(packet, 0) : -1;
     packet_close_fds(packet);
     return 0;
 }
@@ -102,6 +107,18 @@ static int open_folder(const char *folder, struct guest_error *err)
     };
     int fd = sys_openat2(state, folder, &how);
     return fd < 0 ? report(err, "open folder") : fd;
+}
+
+/* The folder is to be entered before the namespace is left, the disk to be attached after. */
+static int enter_folder(int folder, int disk, struct guest_error *err)
+{
+    if (disk < 0 && fchdir(folder) < 0) /* it is ours alone: 0700 */
+        return report(err, "enter folder");
+    if (unshare(CLONE_NEWNS | CLONE_NEWCGROUP) < 0)
+        return report(err, "unshare");
+    if (disk >= 0 && (sys_move_mount(disk, AT_FDCWD, "/mnt") < 0 || chdir("/mnt") < 0))
+        return report(err, "attach disk");
+    return 0;
 }
 
 static int become_root(struct guest_error *err)
@@ -132,15 +149,12 @@ static int set_up(const struct init_start *start, struct guest_error *err)
         return -1;
     if (read(FD_SYNC, &go, 1) != 1)
         return report_text(err, ECANCELED, "wait for zygote", "the zygote gave up");
-    if (await_begin(err) < 0)
+    _cleanup_fd_ int disk = -1;
+    if (await_begin(&disk, err) < 0)
         return -1;
-    _cleanup_fd_ int folder = open_folder(start->create->folder, err);
-    if (folder < 0 || become_root(err) < 0)
+    _cleanup_fd_ int folder = disk < 0 ? open_folder(start->create->folder, err) : -1;
+    if ((disk < 0 && folder < 0) || become_root(err) < 0 || enter_folder(folder, disk, err) < 0)
         return -1;
-    if (fchdir(folder) < 0) /* it is ours alone: 0700 */
-        return report(err, "enter folder");
-    if (unshare(CLONE_NEWNS | CLONE_NEWCGROUP) < 0)
-        return report(err, "unshare");
     close(FD_SYNC);
     if (tree_make(start->root_flags, start->slot, start->create->shm_bytes, err) < 0)
         return -1;
@@ -149,7 +163,7 @@ static int set_up(const struct init_start *start, struct guest_error *err)
     init.use_reapers = start->create->flags & GUEST_SCOPE_REAPER;
     if (init.use_reapers && (init.reports = reaper_make_reports(FD_SYNC)) < 0)
         return report(err, "make report socket");
-    if (privileges_limit(start->create->nofile, &init.nofile, err) < 0)
+    if (privileges_limit(start->create->nofile, start->create->file_bytes, &init.nofile, err) < 0)
         return -1;
     return privileges_drop(err);
 }

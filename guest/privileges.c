@@ -37,13 +37,23 @@ const uint64_t *privileges_token(void)
     return token;
 }
 
+static int limit_file_size(uint64_t bytes)
+{
+    struct rlimit size;
+    if (getrlimit(RLIMIT_FSIZE, &size) < 0)
+        return -1;
+    size.rlim_max = size.rlim_max < bytes ? size.rlim_max : bytes;
+    size.rlim_cur = size.rlim_max;
+    return setrlimit(RLIMIT_FSIZE, &size);
+}
+
 int privileges_limit(uint32_t nofile, uint64_t file_bytes, unsigned *ret_nofile, struct guest_error *err)
 {
-    const struct rlimit no_core = {0, 0}, size = {file_bytes, file_bytes};
+    const struct rlimit no_core = {0, 0};
     struct rlimit files;
     if (setrlimit(RLIMIT_CORE, &no_core) < 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
         return report(err, "set limits");
-    if (file_bytes > 0 && setrlimit(RLIMIT_FSIZE, &size) < 0)
+    if (file_bytes > 0 && limit_file_size(file_bytes) < 0)
         return report(err, "limit files");
     *ret_nofile = files.rlim_max < nofile ? (unsigned)files.rlim_max : nofile;
     /* Init holds one descriptor per running command, so it is not bound by theirs. */

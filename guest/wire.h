@@ -70,7 +70,8 @@ struct guest_create {
     uint32_t nofile;            /* RLIMIT_NOFILE */
     uint64_t shm_bytes;         /* size of /dev/shm */
     char hostname[65];
-    /* Beneath state_dir; holds upper and work (or root); 0700, owned by id_base. */
+    uint64_t file_bytes;        /* RLIMIT_FSIZE of its commands; 0: none */
+    /* Beneath state_dir; holds upper and work (or root); 0700, owned by id_base. GUEST_BEGIN_DISK: unused. */
     char folder[GUEST_PATH_MAX];
 };
 #define GUEST_HAS_CGROUP2 (1U << 0)
@@ -85,7 +86,8 @@ struct guest_reply {
 };
 
 /* What takes the server time, folders and groups, is made while the kernel makes the namespaces: init waits
- * for this packet before it touches any. Descriptors: files `tasks` of v1 groups, open for writing. Init
+ * for this packet before it touches any. Descriptors: with GUEST_BEGIN_DISK, a mount that is attached nowhere,
+ * whose root is what `folder` is otherwise; then files `tasks` of v1 groups, open for writing. Init
  * writes "0" to each before it runs anything, while it has one thread and the host's root. (`cgroup.procs`
  * would do too, but each write to it waits for a grace period of the kernel's RCU, 6 ms and more when idle.)
  */
@@ -100,7 +102,9 @@ struct guest_ready {
 
 /* The body: cwd, then argc arguments, then envc NAME=VALUE, each ended by NUL. It follows the struct in the
  * packet, or is in a sealed memfd. A program without a slash is searched in the PATH of that environment.
+    uint32_t flags;
  *
+#define GUEST_BEGIN_DISK (1U << 0)
  * Descriptors in order: [stdin] stdout stderr status [scope] [memfd of the body] [memfd of a script].
  * The scope is either the exec's cgroup2 folder, O_RDONLY | O_DIRECTORY, with GUEST_EXEC_SCOPE_DIR: the
  * command is born in it. For that `cgroup.procs` in this folder and in the folder that init was born in must

@@ -28,6 +28,7 @@ enum backend_capability {
     BACKEND_NETWORK = 1 << 1,     /* can give a network */
     BACKEND_NETWORK_OFF = 1 << 2, /* can withhold it */
     BACKEND_LIMITS = 1 << 3,      /* memory, pids and cpu limits are enforced (known after probe) */
+    BACKEND_DISK_LIMIT = 1 << 5,  /* so is one that was asked for of what is written to the disk (likewise) */
     /* Our own program starts the commands. Without it a signal is only an exit code, background processes and
      * a file with the full output are not told, and longer texts than LIMIT_COMMAND_INLINE_BYTES are
      * ERR_UNSUPPORTED. Single computers may lack it all the same: their record says so. */
@@ -99,6 +100,7 @@ struct exec_result {
     int signal;    /* 0: none */
     bool timed_out;
     bool oom_killed; /* the memory limit ended a process of the computer while this ran */
+    bool disk_full;  /* the limit of its disk was met; the note says more */
     int64_t duration_ns;
     struct exec_stream out, err;
     int background[LIMIT_BACKGROUND_PIDS]; /* pids, as the computer sees them, of what it left running */

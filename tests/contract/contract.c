@@ -211,6 +211,7 @@ int contract_run(const char *name, backend_make_fn *make)
     size_t n = bind_cases(&t, EXEC_CASES, bound, tests, 0);
     n = bind_cases(&t, OUTPUT_CASES, bound, tests, n);
     n = bind_cases(&t, LIFE_CASES, bound, tests, n);
+    n = bind_cases(&t, DISK_CASES, bound, tests, n);
     struct CMUnitTest *used = xcalloc(n, sizeof(*used));
     memcpy(used, tests, n * sizeof(*used));
     int failed = _cmocka_run_group_tests(name, used, n, NULL, NULL);

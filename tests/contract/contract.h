@@ -26,7 +26,8 @@ struct contract_case {
     unsigned needs; /* capabilities without which the case says nothing */
 };
 
-extern const struct contract_case EXEC_CASES[], OUTPUT_CASES[], LIFE_CASES[]; /* each ends with a NULL name */
+/* Each ends with a NULL name. */
+extern const struct contract_case EXEC_CASES[], OUTPUT_CASES[], LIFE_CASES[], DISK_CASES[];
 
 /* Runs all cases against such a backend; returns main's exit code. */
 int contract_run(const char *name, backend_make_fn *make);

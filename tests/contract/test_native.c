@@ -1,8 +1,10 @@
-/* The contract, held against the native backend. */
+/* The contract, held against the native backend. With the argument "disk": whose computers' disks have a cap.
+ */
 #include "contract/contract.h"
 
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "backends/native/native.h"
@@ -16,12 +18,20 @@ static struct backend *make(const char *state_dir)
     return native_new(&options);
 }
 
-int main(void)
+static struct backend *make_capped(const char *state_dir)
 {
+    const struct native_options options = {.state_dir = state_dir, .disk_bytes = 256 * MIB};
+    return native_new(&options);
+}
+
+int main(int argc, char **argv)
+{
+    bool is_capped = argc > 1 && strcmp(argv[1], "disk") == 0;
     if (geteuid() != 0) {
         printf("skipped: the native backend needs root\n");
         return EXIT_SKIPPED;
     }
     signal(SIGPIPE, SIG_IGN);
-    return contract_run("contract: native", make);
+    return is_capped ? contract_run("contract: native, disk", make_capped)
+                     : contract_run("contract: native", make);
 }

@@ -56,24 +56,37 @@ static void append_reason(struct buf *b, const struct cgroups *held, enum cgroup
         return; /* the sentence is cut: better than none */
 }
 
-static char *memory_words(int64_t bytes)
+char *describe_size(int64_t bytes)
 {
     if (bytes % (int64_t)(1024 * MIB) == 0)
-        return xasprintf("%lld GiB of memory", (long long)(bytes / (int64_t)(1024 * MIB)));
+        return xasprintf("%lld GiB", (long long)(bytes / (int64_t)(1024 * MIB)));
     if (bytes % (int64_t)MIB == 0)
-        return xasprintf("%lld MiB of memory", (long long)(bytes / (int64_t)MIB));
-    return xasprintf("%lld bytes of memory", (long long)bytes);
+        return xasprintf("%lld MiB", (long long)(bytes / (int64_t)MIB));
+    return xasprintf("%lld bytes", (long long)bytes);
 }
 
-char *describe_limits(const struct cgroup_values *values, const struct cgroups *held)
+static int append_disk(struct buf *b, int64_t bytes, const struct disks *disks)
+{
+    _cleanup_(cleanup_free) char *disk = describe_size(bytes);
+    if (buf_printf(b, ", %s of disk", disk) < 0)
+        return -1;
+    if (!disks || disks->way != DISK_WATCHED)
+        return 0;
+    return buf_printf(b, " (watched while commands run, not enforced: %s)", disks->why);
+}
+
+char *describe_limits(const struct cgroup_values *values, const struct cgroups *held, int64_t disk_bytes,
+                      const struct disks *disks)
 {
     _cleanup_(buf_done) struct buf b = BUF_INIT(4096);
-    _cleanup_(cleanup_free) char *memory = memory_words(values->memory_bytes);
-    bool cut = buf_append_str(&b, memory) < 0;
+    _cleanup_(cleanup_free) char *memory = describe_size(values->memory_bytes);
+    bool cut = buf_printf(&b, "%s of memory", memory) < 0;
     append_reason(&b, held, CGROUP_MEMORY);
     cut |= buf_printf(&b, ", %lld processes", (long long)values->pids) < 0;
     append_reason(&b, held, CGROUP_PIDS);
     cut |= buf_printf(&b, ", %.12g CPU%s", values->cpus, values->cpus == 1.0 ? "" : "s") < 0;
     append_reason(&b, held, CGROUP_CPU);
+    if (disk_bytes > 0)
+        cut |= append_disk(&b, disk_bytes, disks) < 0;
     return cut && b.len == 0 ? xstrdup("") : buf_steal(&b);
 }

@@ -2,10 +2,14 @@
 #pragma once
 
 #include "backends/native/cgroups.h"
+#include "backends/native/disk.h"
 
 /* "an isolated Debian GNU/Linux 12 (bookworm) computer with this machine's programs (/usr is read-only)".
  * rootfs NULL: the toolbox. */
 char *describe_environment(const char *rootfs);
-/* "512 MiB of memory, 512 processes, 1 CPU". held NULL: as asked for; else with what isn't enforced named as
- * such. */
-char *describe_limits(const struct cgroup_values *values, const struct cgroups *held);
+/* "1 GiB". */
+char *describe_size(int64_t bytes);
+/* "512 MiB of memory, 512 processes, 1 CPU, 1 GiB of disk". disk_bytes 0: no limit. held and disks NULL: as
+ * asked for; else with what isn't enforced named as such. */
+char *describe_limits(const struct cgroup_values *values, const struct cgroups *held, int64_t disk_bytes,
+                      const struct disks *disks);

@@ -12,6 +12,7 @@
 #include "backends/native/copy.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "base/str.h"
 
 #define TRASH_PREFIX "native-trash"
@@ -44,37 +45,76 @@ static int make_layers(int parent, const char *name, uint32_t id, struct error *
     return 0;
 }
 
-int folder_prepare(const char *folder, struct error *err)
+/* NAME with an image in it. */
+static int make_image(int parent, const char *name, const struct disks *disks, struct error *err)
+{
+    if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
+        return error_errno(err, ERR_UNAVAILABLE, errno, "make the folder %s of the computer", name);
+    _cleanup_fd_ int fd = openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return error_errno(err, ERR_UNAVAILABLE, errno, "open %s", name);
+    return disk_make_image(disks, fd, err);
+}
+
+int folder_prepare(const char *folder, const struct disks *disks, struct error *err)
 {
     _cleanup_fd_ int parent = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (parent < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "open %s", folder);
-    return make_layers(parent, AHEAD_NAME, 0, err);
+    return disks->way == DISK_IMAGE ? make_image(parent, AHEAD_NAME, disks, err)
+                                    : make_layers(parent, AHEAD_NAME, 0, err);
 }
 
-/* 1: they were made ahead, and are the computer's now. */
-static int take_layers(int parent, uint32_t id, struct error *err)
+/* Those beneath fd, and fd itself. */
+static int give_layers(int fd, uint32_t id, struct error *err)
 {
-    if (renameat(parent, AHEAD_NAME, parent, "native") < 0)
-        return errno == ENOENT ? 0 : error_errno(err, ERR_UNAVAILABLE, errno, "rename " AHEAD_NAME);
-    for (size_t i = 0; i < ARRAY_LEN(layers); i++) {
-        char path[32];
-        snprintf(path, sizeof(path), "native/%s", layers[i]);
-        if (fchownat(parent, path, id, id, AT_SYMLINK_NOFOLLOW) < 0)
-            return error_errno(err, ERR_UNAVAILABLE, errno, "give %s to the computer's root", path);
-    }
-    return fchownat(parent, "native", id, id, AT_SYMLINK_NOFOLLOW) == 0
-               ? 1
+    for (size_t i = 0; i < ARRAY_LEN(layers); i++)
+        if (fchownat(fd, layers[i], id, id, AT_SYMLINK_NOFOLLOW) < 0)
+            return error_errno(err, ERR_UNAVAILABLE, errno, "give %s to the computer's root", layers[i]);
+    return fchownat(fd, "", id, id, AT_EMPTY_PATH) == 0
+               ? 0
                : error_errno(err, ERR_UNAVAILABLE, errno, "give native to the computer's root");
 }
 
-int folder_make(const char *folder, uint32_t id_base, const char *plain_from, struct error *err)
+/* 1: what was made ahead is the computer's now. */
+static int take_ahead(int parent, struct error *err)
+{
+    if (renameat(parent, AHEAD_NAME, parent, "native") == 0)
+        return 1;
+    return errno == ENOENT ? 0 : error_errno(err, ERR_UNAVAILABLE, errno, "rename " AHEAD_NAME);
+}
+
+static int take_layers(int parent, uint32_t id, struct error *err)
+{
+    int taken = take_ahead(parent, err);
+    if (taken <= 0)
+        return taken;
+    _cleanup_fd_ int fd = openat(parent, "native", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return error_errno(err, ERR_UNAVAILABLE, errno, "open native");
+    return give_layers(fd, id, err) < 0 ? -1 : 1;
+}
+
+/* The computer's folder, without what an earlier computer left there: that must not come alive again. */
+static int open_for_new(const char *folder, struct error *err)
 {
     _cleanup_fd_ int parent = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (parent < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "open the computer's folder %s", folder);
-    /* What an earlier computer left there must not come alive again. */
     if (faccessat(parent, "native", F_OK, AT_SYMLINK_NOFOLLOW) == 0 && folder_remove(folder, err) < 0)
+        return -1;
+    return TAKE_FD(parent);
+}
+
+static int make_plain(int fd, uint32_t id_base, const char *from, struct error *err)
+{
+    return make_owned(fd, "root", 0755, id_base, err) < 0 ? -1 : copy_tree(from, fd, "root", id_base, err);
+}
+
+int folder_make(const char *folder, uint32_t id_base, const char *plain_from, struct error *err)
+{
+    _cleanup_fd_ int parent = open_for_new(folder, err);
+    if (parent < 0)
         return -1;
     if (!plain_from) {
         int taken = take_layers(parent, id_base, err);
@@ -85,8 +125,50 @@ int folder_make(const char *folder, uint32_t id_base, const char *plain_from, st
     _cleanup_fd_ int fd = openat(parent, "native", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "open %s/native", folder);
-    return make_owned(fd, "root", 0755, id_base, err) < 0 ? -1
-                                                          : copy_tree(plain_from, fd, "root", id_base, err);
+    return make_plain(fd, id_base, plain_from, err);
+}
+
+static int open_native(const char *folder, struct error *err)
+{
+    _cleanup_(cleanup_free) char *path = path_join(folder, "native");
+    int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0)
+        return fd;
+    bool lost = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
+    return error_errno(err, lost ? ERR_GONE : ERR_UNAVAILABLE, errno, "open %s", path);
+}
+
+int folder_make_image(const char *folder, uint32_t id_base, const char *plain_from, const struct disks *disks,
+                      const struct wait *wait, struct disk *ret_disk, struct error *err)
+{
+    _cleanup_fd_ int parent = open_for_new(folder, err);
+    if (parent < 0 || take_ahead(parent, err) < 0 || make_image(parent, "native", disks, err) < 0)
+        return -1;
+    struct disk disk;
+    if (folder_open_image(folder, wait, &disk, err) < 0)
+        return -1;
+    if (give_layers(disk.fd, id_base, err) < 0 ||
+        (plain_from && make_plain(disk.fd, id_base, plain_from, err) < 0)) {
+        disk_close(&disk);
+        return -1;
+    }
+    *ret_disk = disk;
+    return 0;
+}
+
+int folder_has_image(const char *folder, struct error *err)
+{
+    struct error why = ERROR_INIT;
+    _cleanup_fd_ int fd = open_native(folder, &why);
+    if (fd >= 0)
+        return disk_has_image(fd, err);
+    return why.code == ERR_GONE ? 0 : error_set(err, why.code, "%s", why.msg);
+}
+
+int folder_open_image(const char *folder, const struct wait *wait, struct disk *ret_disk, struct error *err)
+{
+    _cleanup_fd_ int fd = open_native(folder, err);
+    return fd < 0 ? -1 : disk_open_image(fd, wait, ret_disk, err);
 }
 
 int folder_check(const char *folder, bool plain, struct error *err)

@@ -38,6 +38,7 @@ static struct native_instance *instance_new(struct native *n, struct zygote *zyg
     i->pidfd = i->channel = i->oom = -1;
     i->plain = n->plain;
     i->reaper = true;
+    i->disk = disk_planned(&n->disks);
     return i;
 }
 
@@ -51,6 +52,7 @@ static struct native_instance *instance_free(struct native_instance *i)
     fd_close(i->pidfd);
     fd_close(i->oom);
     zygote_unref(i->zygote);
+    disk_close(&i->disk);
     free(i->folder);
     free(i);
     return NULL;
@@ -72,6 +74,7 @@ static int fill_request(const struct native_instance *i, struct guest_create *r,
     r->nofile = NOFILE;
     r->shm_bytes = SHM_BYTES;
     return 0;
+    r->file_bytes = i->disk.way == DISK_WATCHED ? (uint64_t)i->disk.limit.bytes : 0;
 }
 
 static int await_ready(struct native_instance *i, const struct wait *wait, struct error *err)
@@ -110,20 +113,46 @@ static int conceive(struct native_instance *i, int group, const struct wait *wai
 }
 
 /* What the kernel leaves us time for while it makes namespaces. */
+static int make_files(struct native_instance *i, bool is_new, const struct wait *wait, struct error *err)
+{
+    const struct native *n = i->native;
+    const char *plain_from = i->plain ? n->toolbox.path : NULL;
+    if (i->disk.way != DISK_IMAGE)
+        return is_new ? folder_make(i->folder, i->id_base, plain_from, err) : 0;
+    if (is_new)
+        return folder_make_image(i->folder, i->id_base, plain_from, &n->disks, wait, &i->disk, err);
+    return folder_open_image(i->folder, wait, &i->disk, err);
+}
+
+static int send_begin(struct native_instance *i, const struct cgroup_birth *birth, const struct wait *wait,
+                      struct error *err)
+{
+    struct guest_begin begin = {.type = GUEST_BEGIN};
+    int fds[1 + CGROUP_LIMITS];
+    size_t count = 0;
+    if (i->disk.fd >= 0) {
+        begin.flags = GUEST_BEGIN_DISK;
+        fds[count++] = i->disk.fd;
+    }
+    for (unsigned v1 = 0; v1 < birth->v1_count; v1++)
+        fds[count++] = birth->v1_tasks[v1];
+    struct error unsent = ERROR_INIT;
+    if (channel_send(i->channel, &begin, sizeof(begin), NULL, 0, fds, count, wait, &unsent) < 0 &&
+        unsent.code != ERR_GONE) /* why init isn't there any more, the zygote or its last words tell */
+        return error_set(err, unsent.code, "make the computer: %s", unsent.msg);
+    return 0;
+}
+
 static int furnish(struct native_instance *i, bool is_new, struct cgroup_birth *birth,
                    const struct wait *wait, struct error *err)
 {
     struct native *n = i->native;
-    const struct guest_begin begin = {.type = GUEST_BEGIN};
-    if (is_new && folder_make(i->folder, i->id_base, i->plain ? n->toolbox.path : NULL, err) < 0)
+    if (make_files(i, is_new, wait, err) < 0)
         return -1;
     if (cgroup_limit(&n->cgroups, i->key, &n->limits, birth, err) < 0)
         return -1;
-    struct error unsent = ERROR_INIT;
-    if (channel_send(i->channel, &begin, sizeof(begin), NULL, 0, birth->v1_tasks, birth->v1_count, wait,
-                     &unsent) < 0 &&
-        unsent.code != ERR_GONE) /* why init isn't there any more, the zygote or its last words tell */
-        return error_set(err, unsent.code, "make the computer: %s", unsent.msg);
+    if (send_begin(i, birth, wait, err) < 0)
+        return -1;
     if (!i->reaper)
         scopes_warm(&i->scopes);
     return cgroup_check(&n->cgroups, i->key, &n->limits, err);
@@ -188,6 +217,7 @@ static int stop(struct native_instance *i, struct error *err)
         result = await_death(i->pidfd, err);
     }
     if (cgroup_remove(&i->native->cgroups, i->key, NULL, result < 0 ? NULL : err) < 0)
+    disk_close(&i->disk); /* now it is unmounted */
         result = -1;
     return result;
 }
@@ -290,7 +320,9 @@ int instance_attach(struct backend *b, const struct computer_spec *spec, const j
     if (id_base < ID_RANGE_FIRST || id_base > UINT32_MAX)
         return error_set(err, ERR_GONE, "the record of computer %s doesn't say which user ids it has",
                          spec->id);
-    if (check_kind(n, data, err) < 0 || folder_check(spec->folder, n->plain, err) < 0 ||
+    int has_image = folder_has_image(spec->folder, err);
+    if (has_image < 0 || check_kind(n, data, err) < 0 ||
+        (!has_image && folder_check(spec->folder, n->plain, err) < 0) ||
         ids_hold(n->machine.ids_file, spec->folder, (uint32_t)id_base, err) < 0)
         return -1;
     _cleanup_(cleanup_zygote_unref) struct zygote *zygote = native_ready(n, wait, err);
@@ -311,6 +343,10 @@ int instance_attach(struct backend *b, const struct computer_spec *spec, const j
 static json_t *limit_record(const struct native *n, enum cgroup_limit limit, const char *unit, json_t *value)
 {
     const struct cgroup_place *place = &n->cgroups.places[limit];
+    if (has_image)
+        i->disk.way = DISK_IMAGE;
+    else if (i->disk.way == DISK_IMAGE)
+        i->disk.way = DISK_WATCHED; /* it was made without */
     json_t *o = json_object();
     json_object_set_new(o, unit, value);
     json_object_set_new(o, "enforced", json_boolean(place->version != 0));
@@ -333,6 +369,23 @@ json_t *instance_plan(const struct backend *b, const struct computer_spec *spec)
     json_object_set_new(o, "limits", limits);
     json_object_set_new(o, "network", json_string("none"));
     return o;
+/* See disk.h. */
+static json_t *disk_record(const struct native *n, const struct disk *d)
+{
+    static const char *const how[] = {[DISK_NONE] = "none", [DISK_WATCHED] = "watched", [DISK_IMAGE] = "image"};
+    json_t *o = json_object();
+    if (d->way != DISK_NONE) {
+        json_object_set_new(o, "bytes", json_integer(d->limit.bytes));
+        json_object_set_new(o, "files", json_integer(d->limit.files));
+    }
+    json_object_set_new(o, "enforced",
+                        d->way == DISK_WATCHED ? json_string("watched") : json_boolean(d->way == DISK_IMAGE));
+    json_object_set_new(o, "how", json_string(how[d->way]));
+    if (d->way == DISK_WATCHED && n->disks.why[0])
+        json_object_set_new(o, "why", json_string(n->disks.why));
+    return o;
+}
+
 }
 
 json_t *instance_record(const struct instance *instance)
@@ -341,6 +394,8 @@ json_t *instance_record(const struct instance *instance)
     json_t *o = instance_plan(&i->native->base, &(struct computer_spec){.key = i->key});
     json_object_set_new(o, "id_base", json_integer(i->id_base));
     json_object_set_new(o, "root", json_string(i->plain ? "plain" : "overlay"));
+    const struct disk planned = disk_planned(&n->disks);
+    json_object_set_new(limits, "disk", disk_record(n, &planned));
     json_object_set_new(o, "pid", json_integer(i->pid));
     json_object_set_new(o, "start", json_integer((json_int_t)i->start));
     json_object_set_new(o, "boot_id", json_string(clock_boot_id()));
@@ -353,6 +408,7 @@ bool instance_alive(const struct instance *instance)
     return poll(&p, 1, 0) == 0;
 }
 
+    json_object_set_new(json_object_get(o, "limits"), "disk", disk_record(i->native, &i->disk));
 /* The end of pid 1 is the end of its pid namespace, and so of all that the computer runs. */
 void instance_kill(struct instance *instance)
 {

@@ -59,7 +59,8 @@ static int prepare_machine(struct native *n, struct error *err)
     cgroups_prepare(&n->cgroups);
     if (n->machine.no_cgroup2)
         cgroups_drop_unified(&n->cgroups);
-    n->limits_held = describe_limits(&n->limits, &n->cgroups);
+    disks_prepare(&n->disks, n->disk_bytes, n->state_dir, !n->machine.no_images);
+    n->limits_held = describe_limits(&n->limits, &n->cgroups, n->disk_bytes, &n->disks);
     n->prepared = true;
     return 0;
 }
@@ -148,7 +149,8 @@ static int native_probe(struct backend *b, const struct wait *wait, struct error
 
 static int native_prepare(struct backend *b, const char *folder, struct error *err)
 {
-    return native_of(b)->plain ? 0 : folder_prepare(folder, err);
+    const struct native *n = native_of(b);
+    return n->plain || !n->prepared ? 0 : folder_prepare(folder, &n->disks, err);
 }
 
 static void native_warm(struct backend *b)
@@ -164,7 +166,11 @@ static unsigned native_capabilities(const struct backend *b)
     bool all = n->prepared;
     for (int i = 0; i < CGROUP_LIMITS && all; i++)
         all = n->cgroups.places[i].version != 0;
-    return all ? capabilities | BACKEND_LIMITS : capabilities;
+    if (all)
+        capabilities |= BACKEND_LIMITS;
+    if (n->prepared && n->disks.way == DISK_IMAGE)
+        capabilities |= BACKEND_DISK_LIMIT;
+    return capabilities;
 }
 
 static void native_describe(const struct backend *b, struct backend_description *ret)
@@ -188,6 +194,7 @@ static struct backend *native_free(struct backend *b)
     zygote_unref(n->zygote);
     cgroups_done(&n->cgroups);
     toolbox_done(&n->toolbox);
+    disks_done(&n->disks);
     pthread_mutex_destroy(&n->lock);
     free(n->state_dir);
     free(n->rootfs);
@@ -233,13 +240,15 @@ struct backend *native_new_on(const struct native_options *options, const struct
         .pids = options->pids ? options->pids : default_limits.pids,
         .cpus = options->cpus > 0 ? options->cpus : default_limits.cpus,
     };
+    n->disk_bytes = options->disk_bytes;
+    n->disks = (struct disks)DISKS_NONE;
     n->network_wanted = options->network_wanted;
     n->machine = *machine;
     n->plain = machine->no_overlay;
     n->toolbox.lock_fd = -1;
     pthread_mutex_init(&n->lock, NULL);
     n->environment = describe_environment(n->rootfs);
-    n->limits_wanted = describe_limits(&n->limits, NULL);
+    n->limits_wanted = describe_limits(&n->limits, NULL, n->disk_bytes, NULL);
     n->first_shell = verdict_base_has(n, "/bin/bash") ? "/bin/bash" : "/bin/sh";
     return &n->base;
 }

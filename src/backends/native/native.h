@@ -12,6 +12,7 @@ struct native_options {
     int64_t memory_bytes;  /* of all processes of one computer; with swap. 0: 512 MiB */
     int64_t pids;          /* 0: 512 */
     double cpus;           /* 0: 1 */
+    int64_t disk_bytes;    /* 0: no cap */
     bool network_wanted;   /* by default or asked for: described as missing, since this version has none */
 };
 /* ERR_DENIED or ERR_INVALID if no computer can be made by this user, or from this --rootfs (NULL: none): for

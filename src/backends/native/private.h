@@ -9,9 +9,11 @@
 
 #include "backends/backend.h"
 #include "backends/native/cgroups.h"
+#include "backends/native/disk.h"
 #include "backends/native/native.h"
 #include "backends/native/scope.h"
 #include "backends/native/toolbox.h"
+#include "backends/native/watch.h"
 #include "backends/native/zygote.h"
 #include "base/attempt.h"
 
@@ -22,22 +24,25 @@ struct native_machine {
     struct cgroup_files cgroup_files;
     bool no_cgroup2; /* as if there were none to kill by */
     bool no_overlay; /* as if file systems couldn't be stacked */
+    bool no_images;  /* as if a file couldn't be mounted */
 };
 
 struct native {
     struct backend base;
     char *state_dir, *rootfs, *shell;
     struct cgroup_values limits;
+    int64_t disk_bytes; /* 0: no cap */
     bool network_wanted;
     struct native_machine machine;
 
     pthread_mutex_t lock;     /* of the next two, and of `plain` going from false to true */
     struct zygote *zygote;    /* NULL: to be started by whoever needs it */
     struct attempt preparing; /* just that */
-    atomic_bool prepared;     /* cgroups and toolbox hold, and don't change any more */
+    atomic_bool prepared;     /* cgroups, toolbox and disks hold, and don't change any more */
     atomic_bool plain;        /* no overlay: each computer has a copy of the skeleton */
     struct cgroups cgroups;
     struct toolbox toolbox;
+    struct disks disks;
 
     atomic_bool scope_by_move; /* commands can't be born in their group here: they move there */
     char *environment, *limits_wanted, *limits_held; /* for describe */
@@ -56,6 +61,8 @@ struct native_instance {
     uint64_t start;
     int pidfd, channel, oom; /* oom: see cgroup_oom_kills() */
     bool plain;
+    struct disk disk;
+    struct watch watch; /* of a disk that is watched */
     bool reaper; /* commands are ended by a reaper of their own; scopes is unused */
     struct scopes scopes;
     atomic_uint next_exec;

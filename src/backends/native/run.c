@@ -9,9 +9,12 @@
  * One thread, no lock, nothing kept of it afterwards but the scope, if processes live on in it. */
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "backends/native/channel.h"
+#include "backends/native/describe.h"
 #include "backends/native/private.h"
 #include "backends/native/request.h"
 #include "backends/native/spool.h"
@@ -19,6 +22,7 @@
 #include "backends/output.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/mem.h"
 
 #define CHUNK_BYTES (64 * KIB) /* a pipe's capacity */
 #define KILL_AGAIN_MS 50
@@ -37,10 +41,12 @@ struct run {
     struct output *output;
     struct spool spool;
     struct guest_exit record;
-    bool ends_early; /* stopped by us: who is left in the scope is not background */
+    struct watcher watcher;
+    bool is_over_disk; /* stopped for what it has written */
+    bool ends_early;   /* stopped by us: who is left in the scope is not background */
 };
 
-enum pumped { PUMP_MORE, PUMP_RECORD, PUMP_CANCELLED, PUMP_LOST };
+enum pumped { PUMP_MORE, PUMP_RECORD, PUMP_CANCELLED, PUMP_OVER_DISK, PUMP_LOST };
 
 const char *instance_shell(const struct native_instance *i)
 {
@@ -209,8 +215,11 @@ static enum pumped run_once(struct run *r, struct error *err)
     if (request_send(r->i, r->request, instance_shell(r->i), r->scope, r->id, &r->pipes, &r->stdin_sent,
                      err) < 0)
         return PUMP_LOST;
-    while (pumped == PUMP_MORE && clock_now() < wait->deadline)
-        pumped = pump(r, clock_poll_timeout(wait->deadline), cancel);
+    while (pumped == PUMP_MORE && clock_now() < wait->deadline) {
+        pumped = pump(r, clock_poll_timeout(watcher_next(&r->watcher, wait->deadline)), cancel);
+        if (pumped == PUMP_MORE && watcher_look(&r->watcher))
+            pumped = PUMP_OVER_DISK;
+    }
     return pumped;
 }
 
@@ -255,10 +264,12 @@ static int run_to_its_end(struct run *r, uint64_t oom_before, struct exec_result
 
     if (unsent.code != ERR_NONE && unsent.code != ERR_GONE)
         return verdict_stopped(&unsent, ret, err);
+    r->is_over_disk = pumped == PUMP_OVER_DISK || watcher_look(&r->watcher);
     if (pumped != PUMP_RECORD && pumped != PUMP_LOST) {
         wait_check(&r->request->wait, &why);
+        bool for_disk = pumped == PUMP_OVER_DISK;
         pumped = end(r);
-        if (pumped == PUMP_RECORD)
+        if (pumped == PUMP_RECORD && !for_disk)
             return verdict_stopped(&why, ret, err);
     }
     if (pumped == PUMP_LOST)
@@ -270,6 +281,29 @@ static int run_to_its_end(struct run *r, uint64_t oom_before, struct exec_result
     return 0;
 }
 
+/* Behind what the note says already. */
+static void add_note(struct exec_result *ret, const char *why)
+{
+    char *before = ret->note;
+    ret->note = before ? xasprintf("%s; %s", before, why) : xstrdup(why);
+    free(before);
+}
+
+static void tell_disk(const struct run *r, struct exec_result *ret)
+{
+    const struct disk *d = &r->i->disk;
+    bool is_killed = r->is_over_disk && ret->signal == SIGKILL;
+    bool file_met_it = d->way == DISK_WATCHED && ret->signal == SIGXFSZ;
+    ret->disk_full = r->is_over_disk || file_met_it || disk_is_full(d);
+    if (!ret->disk_full)
+        return;
+    _cleanup_(cleanup_free) char *size = describe_size(d->limit.bytes);
+    _cleanup_(cleanup_free) char *why =
+        xasprintf("%sthe computer's disk is full (limit %s and %lld files)",
+                  is_killed ? "the command was ended, since " : "", size, (long long)d->limit.files);
+    add_note(ret, why);
+}
+
 int instance_exec(struct instance *instance, const struct exec_request *request, struct exec_result *ret,
                   struct error *err)
 {
@@ -279,6 +313,8 @@ int instance_exec(struct instance *instance, const struct exec_request *request,
     uint64_t oom_before = cgroup_oom_kills(i->oom);
     if (!i->reaper && !(r.scope = scope_take(&i->scopes, err)))
         return instance_alive(instance) ? -1 : lost(&r, oom_before, err);
+    if (i->disk.way == DISK_WATCHED)
+        watcher_begin(&r.watcher, &i->watch, i->folder, &i->disk.limit);
     spool_init(&r.spool, i);
     r.output = output_new(request->output_limit, spool_write, &r.spool);
 
@@ -293,6 +329,7 @@ int instance_exec(struct instance *instance, const struct exec_request *request,
         exec_result_done(&result);
         return -1;
     }
+    tell_disk(&r, &result);
     result.oom_killed = cgroup_oom_kills(i->oom) > oom_before;
     *ret = result;
     return 0;

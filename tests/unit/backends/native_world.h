@@ -16,6 +16,7 @@
 
 struct world {
     struct native_machine machine;
+    int64_t disk_bytes;
     char state[64];
     char ids_file[96];
     struct backend *backend;
@@ -47,3 +48,6 @@ void assert_output(struct subject *s, const char *command, const char *expected)
 /* The cases of commands, in native_exec_cases.c. */
 extern const struct CMUnitTest native_exec_cases[];
 extern const size_t native_exec_case_count;
+/* Those of capped disks, in native_disk_cases.c. */
+extern const struct CMUnitTest native_image_cases[], native_watched_cases[];
+extern const size_t native_image_case_count, native_watched_case_count;

@@ -12,6 +12,8 @@
 #define SKIPPED 77
 #define ID 0x20010000U
 
+static const struct disks no_cap = DISKS_NONE;
+
 static void assert_owned(const char *name, mode_t mode)
 {
     struct stat st;
@@ -100,7 +102,7 @@ static void test_prepared(void **state)
 {
     struct error err = ERROR_INIT;
     mode_t before = umask(077);
-    int failed = folder_prepare(temporary, &err);
+    int failed = folder_prepare(temporary, &no_cap, &err);
     ino_t ahead = inode_of("native-ahead");
     if (failed == 0)
         failed = folder_make(temporary, ID, NULL, &err);
@@ -121,7 +123,7 @@ static void test_prepared_is_closed(void **state)
     struct stat st;
     struct error err = ERROR_INIT;
     _cleanup_(cleanup_free) char *path = temporary_path("native-ahead");
-    assert_int_equal(folder_prepare(temporary, &err), 0);
+    assert_int_equal(folder_prepare(temporary, &no_cap, &err), 0);
     assert_int_equal(lstat(path, &st), 0);
     assert_int_equal(st.st_mode, S_IFDIR | 0700);
     assert_int_equal(st.st_uid, 0);
@@ -134,7 +136,7 @@ static void test_prepared_plain(void **state)
     struct error err = ERROR_INIT;
     temporary_file("from/etc/hosts", "127.0.0.1 localhost\n");
     _cleanup_(cleanup_free) char *from = temporary_path("from");
-    assert_int_equal(folder_prepare(temporary, &err), 0);
+    assert_int_equal(folder_prepare(temporary, &no_cap, &err), 0);
     assert_int_equal(folder_make(temporary, ID, from, &err), 0);
     assert_owned("native/root/etc/hosts", S_IFREG | 0644);
     assert_false(exists("native/upper"));

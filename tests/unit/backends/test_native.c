@@ -1,6 +1,7 @@
 /* The native backend as its caller sees it, on real namespaces and groups: native_new(), create, exec, the
  * end. Run with the name of a variant: cgroup2 (what this machine has), reaper (as if no cgroup2 could be
- * written to), plain (as if overlayfs were refused). Root only. */
+ * written to), plain (as if overlayfs were refused), disk (with a cap on
+ * their disks), watched (the same, as if no file could be mounted). Root only. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -173,6 +174,7 @@ static void test_attach_after_crash(void **state)
     subject_create(&s, "survivor");
     assert_output(&s, "echo data > /root/file; sleep 300 >/dev/null 2>&1 & echo ok", "ok\n");
     again = s;
+    disk_close(&instance_of(s.i)->disk); /* as the kernel does for the dead */
     json_t *record = world.backend->ops->record(s.i);
     int failed = world.backend->ops->attach(world.backend, &again.spec, record, &for_ever, &again.i, &err);
     if (failed)
@@ -320,6 +322,7 @@ static int set_up(void **state)
                                      .memory_bytes = 256 * MIB,
                                      .pids = 200,
                                      .cpus = 2.0,
+                                     .disk_bytes = world.disk_bytes,
                                      .network_wanted = false};
     world.backend = native_new_on(&options, &world.machine);
     world.backend->ops->warm(world.backend);
@@ -341,6 +344,12 @@ static int tear_down(void **state)
     return tree_remove(AT_FDCWD, world.state, &err);
 }
 
+static size_t add_cases(struct CMUnitTest *to, size_t count, const struct CMUnitTest *from, size_t more)
+{
+    memcpy(to + count, from, more * sizeof(*from));
+    return count + more;
+}
+
 int main(int argc, char **argv)
 {
     const char *variant = argc > 1 ? argv[1] : "cgroup2";
@@ -351,6 +360,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN); /* as the server does */
     world.machine.no_cgroup2 = strcmp(variant, "reaper") == 0;
     world.machine.no_overlay = strcmp(variant, "plain") == 0;
+    world.machine.no_images = strcmp(variant, "watched") == 0;
+    world.disk_bytes = world.machine.no_images || strcmp(variant, "disk") == 0 ? (int64_t)(64 * MIB) : 0;
     const struct CMUnitTest life_cases[] = {
         cmocka_unit_test(test_init_killed),
         cmocka_unit_test(test_zygote_killed),
@@ -369,9 +380,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_impossible_state_is_unavailable),
     };
     struct CMUnitTest cases[64];
-    assert_true(native_exec_case_count + ARRAY_LEN(life_cases) <= ARRAY_LEN(cases));
-    memcpy(cases, native_exec_cases, native_exec_case_count * sizeof(cases[0]));
-    memcpy(cases + native_exec_case_count, life_cases, sizeof(life_cases));
-    return _cmocka_run_group_tests(variant, cases, native_exec_case_count + ARRAY_LEN(life_cases), set_up,
-                                   tear_down);
+    size_t count = add_cases(cases, 0, native_exec_cases, native_exec_case_count);
+    count = add_cases(cases, count, life_cases, ARRAY_LEN(life_cases));
+    if (world.disk_bytes > 0 && world.machine.no_images)
+        count = add_cases(cases, count, native_watched_cases, native_watched_case_count);
+    else if (world.disk_bytes > 0)
+        count = add_cases(cases, count, native_image_cases, native_image_case_count);
+    assert_true(count <= ARRAY_LEN(cases));
+    return _cmocka_run_group_tests(variant, cases, count, set_up, tear_down);
 }
