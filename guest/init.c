@@ -34,6 +34,7 @@
 #include "guest/sys.h"
 #include "guest/title.h"
 #include "guest/tree.h"
+#include "guest/users.h"
 
 #define RUNNING_MAX 1024
 
@@ -121,10 +122,11 @@ static int enter_folder(int folder, int disk, struct guest_error *err)
     return 0;
 }
 
-static int become_root(struct guest_error *err)
+static int become_root(uint32_t root_flags, struct guest_error *err)
 {
-    if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, 0, 0, 0) < 0 ||
-        syscall(SYS_setresuid, 0, 0, 0) < 0)
+    if (!(root_flags & GUEST_ONE_ID) && syscall(SYS_setgroups, 0, NULL) < 0)
+        return report(err, "leave groups");
+    if (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
         return report(err, "become root");
     return 0;
 }
@@ -142,6 +144,13 @@ static int replace_standard_descriptors(struct guest_error *err)
     return 0;
 }
 
+/* Of each of the computer's users: weaker than what a control group counts. */
+static int limit_processes(uint32_t count, struct guest_error *err)
+{
+    const struct rlimit limit = {count, count};
+    return count && setrlimit(RLIMIT_NPROC, &limit) < 0 ? report(err, "limit processes") : 0;
+}
+
 static int set_up(const struct init_start *start, struct guest_error *err)
 {
     char go;
@@ -153,7 +162,8 @@ static int set_up(const struct init_start *start, struct guest_error *err)
     if (await_begin(&disk, err) < 0)
         return -1;
     _cleanup_fd_ int folder = disk < 0 ? open_folder(start->create->folder, err) : -1;
-    if ((disk < 0 && folder < 0) || become_root(err) < 0 || enter_folder(folder, disk, err) < 0)
+    if ((disk < 0 && folder < 0) || become_root(start->root_flags, err) < 0 ||
+        enter_folder(folder, disk, err) < 0)
         return -1;
     close(FD_SYNC);
     if (tree_make(start->root_flags, start->slot, start->create->shm_bytes, err) < 0)
@@ -163,7 +173,10 @@ static int set_up(const struct init_start *start, struct guest_error *err)
     init.use_reapers = start->create->flags & GUEST_SCOPE_REAPER;
     if (init.use_reapers && (init.reports = reaper_make_reports(FD_SYNC)) < 0)
         return report(err, "make report socket");
-    if (privileges_limit(start->create->nofile, start->create->file_bytes, &init.nofile, err) < 0)
+    if (privileges_limit(start->create->nofile, start->create->file_bytes, &init.nofile, err) < 0 ||
+        limit_processes(start->create->nproc, err) < 0)
+        return -1;
+    if (start->root_flags & GUEST_ONE_ID && users_fake(err) < 0)
         return -1;
     return privileges_drop(err);
 }

@@ -39,8 +39,8 @@ bool request_setup_ok(const struct guest_setup *setup, unsigned fd_count)
 bool request_create_ok(const struct guest_create *create, unsigned fd_count)
 {
     unsigned cgroup2 = create->flags & GUEST_HAS_CGROUP2 ? 1 : 0;
-    return fd_count == 1 + cgroup2 && create->id_base > 0 && create->id_count > 0 &&
-           create->id_count <= UINT32_MAX - create->id_base &&
+    return fd_count == 1 + cgroup2 && (create->id_base > 0 || create->id_count == 1) &&
+           create->id_count > 0 && create->id_count <= UINT32_MAX - create->id_base &&
            ended(create->hostname, sizeof(create->hostname)) &&
            ended(create->folder, sizeof(create->folder)) && create->folder[0] && create->folder[0] != '/';
 }

@@ -82,6 +82,8 @@ static inline int sys_open_tree(int dir, const char *path, unsigned flags)
     return (int)syscall(SYS_open_tree, dir, path, flags);
 }
 
+#define SYS_AT_RECURSIVE 0x8000U
+
 static inline int sys_mount_setattr(int fd, const struct sys_mount_attr *attr, unsigned flags)
 {
     return (int)syscall(SYS_mount_setattr, fd, "", flags, attr, sizeof(*attr));

@@ -23,6 +23,7 @@ static const struct {
 } devices[] = {
     {"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
 };
+#define DEVICES ARRAY_LEN(devices)
 
 static const struct {
     const char *name, *target;
@@ -31,15 +32,28 @@ static const struct {
     {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
 };
 
-/* One folder of the host as a detached mount, without what is mounted beneath it. -1 with errno: no such
- * folder. */
-static int open_folder(const char *path, unsigned attributes)
+/* What of the host goes into the root, opened under the names that we were given, before these names mean
+ * something else. -1: there is no such folder. */
+struct sources {
+    int state, base;
+    int toolbox[TOOLBOX_MAX];
+    int proc, devices[DEVICES]; /* with GUEST_USERS */
+};
+
+/* One folder or file of the host as a detached mount, without what is mounted beneath it; in a user namespace
+ * of our own the kernel won't uncover what that hides, and it comes along. -1 with errno: no such folder. */
+static int open_source(const char *path, unsigned attributes)
 {
+    unsigned recursive = 0;
     int tree = sys_open_tree(AT_FDCWD, path, SYS_OPEN_TREE_CLONE | O_CLOEXEC);
+    if (tree < 0 && errno == EINVAL) {
+        recursive = SYS_AT_RECURSIVE;
+        tree = sys_open_tree(AT_FDCWD, path, SYS_OPEN_TREE_CLONE | O_CLOEXEC | recursive);
+    }
     if (tree < 0)
         return -1;
     const struct sys_mount_attr attr = {.attr_set = attributes};
-    if (sys_mount_setattr(tree, &attr, AT_EMPTY_PATH) == 0)
+    if (sys_mount_setattr(tree, &attr, AT_EMPTY_PATH | recursive) == 0)
         return tree;
     int saved = errno;
     close(tree);
@@ -47,26 +61,45 @@ static int open_folder(const char *path, unsigned attributes)
     return -1;
 }
 
-/* Attaches one at NAME beneath the working directory. */
-static int attach(int tree, const char *name, struct guest_error *err)
+/* Attaches one at NAME beneath the working directory; there must be something to cover. */
+static int attach_on(int tree, const char *name, struct guest_error *err)
 {
-    if (mkdir(name, 0755) < 0 && errno != EEXIST)
-        return report_at(err, "make", name);
     if (sys_move_mount(tree, AT_FDCWD, name) < 0)
         return report_at(err, "attach", name);
     return 0;
 }
 
-static int make_devices(struct guest_error *err)
+static int attach(int tree, const char *name, struct guest_error *err)
+{
+    if (mkdir(name, 0755) < 0 && errno != EEXIST)
+        return report_at(err, "make", name);
+    return attach_on(tree, name, err);
+}
+
+static int make_node(const char *path, unsigned i, struct guest_error *err)
+{
+    if (mknod(path, S_IFCHR, makedev(devices[i].major, devices[i].minor)) < 0 || chmod(path, 0666) < 0)
+        return report_at(err, "make", path);
+    return 0;
+}
+
+/* What only root of the machine can make is borrowed from it. */
+static int borrow_node(const char *path, int node, struct guest_error *err)
+{
+    _cleanup_fd_ int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return file < 0 ? report_at(err, "make", path) : attach_on(node, path, err);
+}
+
+static int make_devices(const struct sources *sources, struct guest_error *err)
 {
     if (mkdir("dev", 0755) < 0 ||
         mount("tmpfs", "dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k") < 0)
         return report(err, "mount dev");
     char path[64];
-    for (unsigned i = 0; i < ARRAY_LEN(devices); i++) {
+    for (unsigned i = 0; i < DEVICES; i++) {
         snprintf(path, sizeof(path), "dev/%s", devices[i].name);
-        if (mknod(path, S_IFCHR, makedev(devices[i].major, devices[i].minor)) < 0 || chmod(path, 0666) < 0)
-            return report_at(err, "make", path);
+        if ((sources->proc < 0 ? make_node(path, i, err) : borrow_node(path, sources->devices[i], err)) < 0)
+            return -1;
     }
     for (unsigned i = 0; i < ARRAY_LEN(device_links); i++) {
         snprintf(path, sizeof(path), "dev/%s", device_links[i].name);
@@ -80,19 +113,15 @@ static int make_devices(struct guest_error *err)
     return 0;
 }
 
-/* What of the host goes into the root, opened under the names that we were given, before these names mean
- * something else. -1: there is no such folder. */
-struct sources {
-    int state, base;
-    int toolbox[TOOLBOX_MAX];
-};
-
 static void close_sources(struct sources *sources)
 {
     sys_close_fd(&sources->state);
     sys_close_fd(&sources->base);
     for (unsigned i = 0; i < TOOLBOX_MAX; i++)
         sys_close_fd(&sources->toolbox[i]);
+    sys_close_fd(&sources->proc);
+    for (unsigned i = 0; i < DEVICES; i++)
+        sys_close_fd(&sources->devices[i]);
 }
 
 static int open_toolbox(struct sources *ret, struct guest_error *err)
@@ -103,8 +132,23 @@ static int open_toolbox(struct sources *ret, struct guest_error *err)
         snprintf(path, sizeof(path), "/%s", template_toolbox[i]);
         if (lstat(path, &st) < 0 || !S_ISDIR(st.st_mode))
             continue;
-        ret->toolbox[i] = open_folder(path, SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
+        ret->toolbox[i] = open_source(path, SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
         if (ret->toolbox[i] < 0)
+            return report_at(err, "open", path);
+    }
+    return 0;
+}
+
+static int open_borrowed(struct sources *ret, struct guest_error *err)
+{
+    ret->proc = open_source("/proc", 0);
+    if (ret->proc < 0)
+        return report_at(err, "open", "/proc");
+    for (unsigned i = 0; i < DEVICES; i++) {
+        char path[24];
+        snprintf(path, sizeof(path), "/dev/%s", devices[i].name);
+        ret->devices[i] = open_source(path, SYS_MOUNT_NOSUID);
+        if (ret->devices[i] < 0)
             return report_at(err, "open", path);
     }
     return 0;
@@ -112,17 +156,21 @@ static int open_toolbox(struct sources *ret, struct guest_error *err)
 
 static int open_sources(const struct guest_setup *setup, struct sources *ret, struct guest_error *err)
 {
-    *ret = (struct sources){.state = -1, .base = -1};
+    *ret = (struct sources){.state = -1, .base = -1, .proc = -1};
+    for (unsigned i = 0; i < DEVICES; i++)
+        ret->devices[i] = -1;
     for (unsigned i = 0; i < TOOLBOX_MAX; i++)
         ret->toolbox[i] = -1;
-    ret->state = open_folder(setup->state_dir, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
+    ret->state = open_source(setup->state_dir, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
     if (ret->state < 0)
         return report_at(err, "open", setup->state_dir);
     if (setup->base_dir[0]) {
-        ret->base = open_folder(setup->base_dir, SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
+        ret->base = open_source(setup->base_dir, SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
         if (ret->base < 0)
             return report_at(err, "open", setup->base_dir);
     }
+    if (setup->flags & GUEST_USERS && open_borrowed(ret, err) < 0)
+        return -1;
     return setup->flags & GUEST_ROOT_TOOLBOX ? open_toolbox(ret, err) : 0;
 }
 
@@ -139,6 +187,17 @@ static int attach_toolbox(const struct sources *sources, struct guest_error *err
     return 0;
 }
 
+/* A computer may mount its own /proc only where a complete one is already to be seen. Ours shows the
+ * machine's processes, whose namespace belongs to root of the machine: who isn't that can't mount it anew. */
+static int make_proc(const struct sources *sources, struct guest_error *err)
+{
+    if (sources->proc >= 0)
+        return attach(sources->proc, "proc", err);
+    if (mkdir("proc", 0755) < 0 || mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return report(err, "mount proc");
+    return 0;
+}
+
 static int fill_root(const struct guest_setup *setup, const struct sources *sources, struct guest_error *err)
 {
     if (attach(sources->state, "state", err) < 0 ||
@@ -146,15 +205,14 @@ static int fill_root(const struct guest_setup *setup, const struct sources *sour
         return -1;
     if (setup->flags & GUEST_ROOT_TOOLBOX && attach_toolbox(sources, err) < 0)
         return -1;
-    /* A computer may mount its own /proc only where a complete one is already to be seen. */
-    if (mkdir("proc", 0755) < 0 || mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-        return report(err, "mount proc");
+    if (make_proc(sources, err) < 0)
+        return -1;
     if (mkdir("lower", 0755) < 0 || mkdir("mnt", 0755) < 0 || mkdir("empty", 0755) < 0 ||
         mount("empty", "empty", NULL, MS_BIND, NULL) < 0 ||
         mount(NULL, "empty", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC,
               NULL) < 0)
         return report(err, "make root");
-    return make_devices(err);
+    return make_devices(sources, err);
 }
 
 /* The server may run in a chroot. The kernel refuses user namespaces there, and mounts can't be made private,

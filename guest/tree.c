@@ -31,10 +31,12 @@ static const struct {
     {"proc/fs", MASK_READ_ONLY},       {"proc/sysrq-trigger", MASK_READ_ONLY},
 };
 
-static int mount_overlay(unsigned slot, struct guest_error *err)
+static int mount_overlay(uint32_t root_flags, unsigned slot, struct guest_error *err)
 {
-    char options[96];
-    snprintf(options, sizeof(options), "lowerdir=/lower/%u,upperdir=upper,workdir=work,userxattr", slot);
+    char lower[24] = "/base", options[96];
+    if (!(root_flags & GUEST_ONE_ID))
+        snprintf(lower, sizeof(lower), "/lower/%u", slot);
+    snprintf(options, sizeof(options), "lowerdir=%s,upperdir=upper,workdir=work,userxattr", lower);
     if (mount("overlay", "/mnt", "overlay", MS_NODEV | MS_NOSUID, options) < 0)
         return report(err, "mount overlay");
     if (chdir("/mnt") < 0)
@@ -81,14 +83,16 @@ static int bind_toolbox(struct guest_error *err)
 }
 
 /* All terminals of the machine come out of one number, 4096: no computer gets them all. */
-static int mount_dev(uint64_t shm_bytes, struct guest_error *err)
+static int mount_dev(uint32_t root_flags, uint64_t shm_bytes, struct guest_error *err)
 {
     char options[80];
+    const char *pts = root_flags & GUEST_ONE_ID ? "newinstance,ptmxmode=0666,mode=620,max=256"
+                                                : "newinstance,ptmxmode=0666,mode=620,max=256,gid=5";
     snprintf(options, sizeof(options), "size=%" PRIu64 ",nr_inodes=16384,mode=1777", shm_bytes);
-    if (mount("/dev", "dev", NULL, MS_BIND, NULL) < 0)
+    /* The nodes may be mounts of their own: see template.c. */
+    if (mount("/dev", "dev", NULL, MS_BIND | MS_REC, NULL) < 0)
         return report(err, "bind dev");
-    if (mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-              "newinstance,ptmxmode=0666,mode=620,gid=5,max=256") < 0)
+    if (mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, pts) < 0)
         return report(err, "mount dev/pts");
     if (mount("shm", "dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
         return report(err, "mount dev/shm");
@@ -119,7 +123,7 @@ static int mask_proc(struct guest_error *err)
 
 int tree_make(uint32_t root_flags, unsigned slot, uint64_t shm_bytes, struct guest_error *err)
 {
-    if ((root_flags & GUEST_ROOT_PLAIN ? bind_plain(err) : mount_overlay(slot, err)) < 0)
+    if ((root_flags & GUEST_ROOT_PLAIN ? bind_plain(err) : mount_overlay(root_flags, slot, err)) < 0)
         return -1;
     if (make_folder("proc", err) < 0 || make_folder("dev", err) < 0)
         return -1;
@@ -127,7 +131,7 @@ int tree_make(uint32_t root_flags, unsigned slot, uint64_t shm_bytes, struct gue
         return -1;
     if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
         return report(err, "mount proc");
-    if (mount_dev(shm_bytes, err) < 0 || mask_proc(err) < 0)
+    if (mount_dev(root_flags, shm_bytes, err) < 0 || mask_proc(err) < 0)
         return -1;
     if (sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         return report(err, "pivot");

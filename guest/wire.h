@@ -59,6 +59,13 @@ struct guest_setup {
 #define GUEST_ROOT_TOOLBOX (1U << 0)
 /* No overlay: FOLDER/root holds the whole writable root (the server filled it). */
 #define GUEST_ROOT_PLAIN (1U << 1)
+/* The zygote isn't root of the machine: it becomes root of a user namespace of its own, in which all
+ * computers lie. Ids in later packets are those of that namespace. It sends a first GUEST_REPLY when it needs
+ * its ids mapped, and goes on at GUEST_BEGIN. */
+#define GUEST_USERS (1U << 2)
+/* With GUEST_USERS: the one id that an ordinary user has is all there is. The zygote maps it itself and asks
+ * nobody. In computers changing owners seems to work, and does nothing. */
+#define GUEST_ONE_ID (1U << 3)
 
 /* Descriptors: [0] init's end of the channel, [1] the cgroup2 folder that init is born in, if
  * GUEST_HAS_CGROUP2. `folder` need not be there before GUEST_BEGIN. */
@@ -66,8 +73,9 @@ struct guest_create {
     uint32_t type;
     uint32_t request; /* echoed in the reply */
     uint32_t flags;
-    uint32_t id_base, id_count; /* user and group ids of the host that are 0 .. in the computer */
+    uint32_t id_base, id_count; /* user and group ids that are 0 .. in the computer; see users_map() */
     uint32_t nofile;            /* RLIMIT_NOFILE */
+    uint32_t nproc;             /* RLIMIT_NPROC, where no control group counts processes; 0: none */
     uint64_t shm_bytes;         /* size of /dev/shm */
     char hostname[65];
     uint64_t file_bytes;        /* RLIMIT_FSIZE of its commands; 0: none */

@@ -34,6 +34,7 @@
 #include "guest/signals.h"
 #include "guest/sys.h"
 #include "guest/template.h"
+#include "guest/users.h"
 
 #define SLOTS 64
 #define STALE_MAX 8
@@ -56,15 +57,10 @@ static struct {
 
 /* --- making one computer --- */
 
-static int write_map(int process, const char *name, const struct guest_create *create,
-                     struct guest_error *err)
+/* The base as it is, not shifted for each computer, is good enough where there are no ids to shift to. */
+static bool has_lowers(void)
 {
-    char map[40];
-    int length = snprintf(map, sizeof(map), "0 %u %u", create->id_base, create->id_count);
-    _cleanup_fd_ int fd = openat(process, name, O_WRONLY | O_CLOEXEC);
-    if (fd < 0 || write(fd, map, (size_t)length) != length)
-        return report_at(err, "write", name);
-    return 0;
+    return !(zygote.root_flags & (GUEST_ROOT_PLAIN | GUEST_ONE_ID));
 }
 
 /* What the child can't do for itself; it waits meanwhile. */
@@ -75,9 +71,9 @@ static int prepare_child(pid_t pid, const struct guest_create *create, unsigned 
     _cleanup_fd_ int process = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (process < 0)
         return report(err, "open process");
-    if (write_map(process, "uid_map", create, err) < 0 || write_map(process, "gid_map", create, err) < 0)
+    if (users_map(process, create, err) < 0)
         return -1;
-    if (zygote.root_flags & GUEST_ROOT_PLAIN)
+    if (!has_lowers())
         return 0;
     _cleanup_fd_ int user_namespace = openat(process, "ns/user", O_RDONLY | O_CLOEXEC);
     if (user_namespace < 0)
@@ -140,7 +136,7 @@ static void free_slot(unsigned slot)
 {
     close(zygote.sync[slot]);
     zygote.sync[slot] = -1;
-    if (!(zygote.root_flags & GUEST_ROOT_PLAIN))
+    if (has_lowers())
         zygote.stale |= UINT64_C(1) << slot;
     zygote.has_idle_work = true;
     if (__builtin_popcountll(zygote.stale) >= STALE_MAX)
@@ -325,6 +321,7 @@ static bool has_capability(unsigned capability)
 
 static int set_up(struct packet *packet, struct guest_error *err)
 {
+    static struct packet reply;
     const struct guest_setup *setup = (const void *)packet->bytes;
     if (request_type(packet->bytes, packet->size) != GUEST_SETUP || packet->cut ||
         !request_setup_ok(setup, packet->fd_count))
@@ -344,8 +341,10 @@ static int set_up(struct packet *packet, struct guest_error *err)
     zygote.may_trace = has_capability(CAP_SYS_PTRACE);
     for (unsigned i = 0; i < SLOTS; i++)
         zygote.sync[i] = -1;
+    if (users_enter(setup->flags, &reply, err) < 0)
+        return -1;
     if (unshare(CLONE_NEWNS) < 0)
-        return report(err, "unshare");
+        return report(err, "make mount namespace");
     return template_make(setup, err);
 }
 

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -32,9 +33,10 @@ struct cgroup_files {
 };
 
 struct cgroup_place {
-    int version; /* that enforces the limit: 1 or 2; 0: none does */
-    char *v1;    /* folder for groups, version 1 */
-    char *why;   /* version 0: the reason, for people */
+    int version;   /* that enforces the limit: 1 or 2; 0: none does */
+    char *v1;      /* folder for groups, version 1 */
+    char *why;     /* version 0: the reason, for people */
+    bool per_user; /* version 0, of CGROUP_PIDS: each user of the computer has the limit (RLIMIT_NPROC) */
 };
 
 struct cgroups {

@@ -52,7 +52,8 @@ static void append_reason(struct buf *b, const struct cgroups *held, enum cgroup
     if (!held || held->places[limit].version != 0)
         return;
     const char *why = held->places[limit].why;
-    if (buf_printf(b, " (not enforced: %s)", why ? why : "no control group") < 0)
+    if (buf_printf(b, " (%s: %s)", held->places[limit].per_user ? "for each of its users" : "not enforced",
+                   why ? why : "no control group") < 0)
         return; /* the sentence is cut: better than none */
 }
 

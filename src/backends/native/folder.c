@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "backends/native/copy.h"
+#include "backends/native/ids.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/path.h"
@@ -62,7 +63,7 @@ int folder_prepare(const char *folder, const struct disks *disks, struct error *
     if (parent < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "open %s", folder);
     return disks->way == DISK_IMAGE ? make_image(parent, AHEAD_NAME, disks, err)
-                                    : make_layers(parent, AHEAD_NAME, 0, err);
+                                    : make_layers(parent, AHEAD_NAME, ID_OURS, err);
 }
 
 /* Those beneath fd, and fd itself. */

@@ -15,7 +15,8 @@
 /* Puts into FOLDER what folder_make() would otherwise have to make, as far as it can be made without a name
  * and an owner. */
 int folder_prepare(const char *folder, const struct disks *disks, struct error *err);
-/* Makes it, empty, for a computer whose root is id_base. plain_from: fill `root` with a copy of it. */
+/* Makes it, empty, for a computer whose root is id_base on the host (ID_OURS: it's us). plain_from: fill
+ * `root` with a copy of it. */
 int folder_make(const char *folder, uint32_t id_base, const char *plain_from, struct error *err);
 /* The same on a new image; ret_disk is that, mounted. */
 int folder_make_image(const char *folder, uint32_t id_base, const char *plain_from, const struct disks *disks,

@@ -70,55 +70,63 @@ static int check_folder(const char *folder, struct error *err)
     return 0;
 }
 
-static uint32_t first_slot(const char *folder)
+static uint32_t first_slot(const struct id_ranges *ranges, const char *folder)
 {
     uint32_t hash = 2166136261U; /* FNV-1a */
     for (const char *p = folder; *p; p++)
         hash = (hash ^ (unsigned char)*p) * 16777619U;
-    return hash % ID_RANGE_COUNT;
+    return hash % ranges->count;
 }
 
-int ids_take(const char *file, const char *folder, uint32_t *ret_base, struct error *err)
+int ids_take(const struct id_ranges *ranges, const char *folder, uint32_t *ret_base, struct error *err)
 {
     _cleanup_fd_ int fd = -1;
-    if (check_folder(folder, err) < 0 || lock_file(file, &fd, err) < 0)
+    *ret_base = ranges->first;
+    if (!ranges->file)
+        return 0;
+    if (check_folder(folder, err) < 0 || lock_file(ranges->file, &fd, err) < 0)
         return -1;
-    uint32_t first = first_slot(folder);
-    for (uint32_t i = 0; i < ID_RANGE_COUNT; i++) {
-        uint32_t n = (first + i) % ID_RANGE_COUNT;
+    uint32_t first = first_slot(ranges, folder);
+    for (uint32_t i = 0; i < ranges->count; i++) {
+        uint32_t n = (first + i) % ranges->count;
         struct slot s;
         if (read_slot(fd, n, &s) < 0)
-            return error_errno(err, ERR_UNAVAILABLE, errno, "read %s", file);
+            return error_errno(err, ERR_UNAVAILABLE, errno, "read %s", ranges->file);
         if (!slot_is_free(&s) && strcmp(s.folder, folder) != 0)
             continue;
         if (write_slot(fd, n, folder, err) < 0)
             return -1;
-        *ret_base = ID_RANGE_FIRST + n * ID_RANGE_SIZE;
+        *ret_base = ranges->first + n * ranges->size;
         return 0;
     }
-    return error_set(err, ERR_LIMIT,
-                     "all %u ranges of user ids of this machine are in use (%s): delete computers",
-                     ID_RANGE_COUNT, file);
+    return error_set(
+        err, ERR_LIMIT,
+        "all %u ranges of user ids that there are for computers are in use (%s): delete computers",
+        ranges->count, ranges->file);
 }
 
-static int slot_of(uint32_t base, uint32_t *ret, struct error *err)
+static int slot_of(const struct id_ranges *ranges, uint32_t base, uint32_t *ret, struct error *err)
 {
-    uint32_t n = (base - ID_RANGE_FIRST) / ID_RANGE_SIZE;
-    if (base < ID_RANGE_FIRST || n >= ID_RANGE_COUNT || base % ID_RANGE_SIZE != 0)
+    uint32_t n = (base - ranges->first) / ranges->size;
+    if (base < ranges->first || n >= ranges->count || (base - ranges->first) % ranges->size != 0)
         return error_set(err, ERR_INVALID, "%u is not the beginning of one of our ranges of user ids", base);
     *ret = n;
     return 0;
 }
 
-int ids_hold(const char *file, const char *folder, uint32_t base, struct error *err)
+int ids_hold(const struct id_ranges *ranges, const char *folder, uint32_t base, struct error *err)
 {
     _cleanup_fd_ int fd = -1;
     uint32_t n = 0;
     struct slot s;
-    if (check_folder(folder, err) < 0 || slot_of(base, &n, err) < 0 || lock_file(file, &fd, err) < 0)
+    if (check_folder(folder, err) < 0 || slot_of(ranges, base, &n, err) < 0)
+        return -1;
+    if (!ranges->file)
+        return 0;
+    if (lock_file(ranges->file, &fd, err) < 0)
         return -1;
     if (read_slot(fd, n, &s) < 0)
-        return error_errno(err, ERR_UNAVAILABLE, errno, "read %s", file);
+        return error_errno(err, ERR_UNAVAILABLE, errno, "read %s", ranges->file);
     if (strcmp(s.folder, folder) == 0)
         return 0;
     if (!slot_is_free(&s))
@@ -127,14 +135,16 @@ int ids_hold(const char *file, const char *folder, uint32_t base, struct error *
     return write_slot(fd, n, folder, err);
 }
 
-int ids_give_back(const char *file, const char *folder, uint32_t base, struct error *err)
+int ids_give_back(const struct id_ranges *ranges, const char *folder, uint32_t base, struct error *err)
 {
     _cleanup_fd_ int fd = -1;
     uint32_t n = 0;
     struct slot s;
-    if (slot_of(base, &n, err) < 0 || lock_file(file, &fd, err) < 0)
+    if (!ranges->file)
+        return 0;
+    if (slot_of(ranges, base, &n, err) < 0 || lock_file(ranges->file, &fd, err) < 0)
         return -1;
     if (read_slot(fd, n, &s) < 0)
-        return error_errno(err, ERR_UNAVAILABLE, errno, "read %s", file);
+        return error_errno(err, ERR_UNAVAILABLE, errno, "read %s", ranges->file);
     return strcmp(s.folder, folder) == 0 ? write_slot(fd, n, "", err) : 0;
 }

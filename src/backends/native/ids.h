@@ -1,5 +1,5 @@
 /* Ranges of user and group ids of the host, one per computer, so that root in one is nobody on the host and a
- * stranger to every other. They come from one file per machine, shared by all servers. */
+ * stranger to every other. They come from one file per machine, or per user, shared by all servers. */
 #pragma once
 
 #include <stdint.h>
@@ -11,10 +11,18 @@
 #define ID_RANGE_COUNT 16384U
 #define ID_RANGES_FILE "/var/lib/mcp-sandbox-computer-vm-for-ai/id-ranges"
 
+/* As who owns a file: whoever makes it. */
+#define ID_OURS UINT32_MAX
+
+struct id_ranges {
+    const char *file; /* NULL: there is one range, and all computers have it */
+    uint32_t first, size, count;
+};
+
 /* Takes a free range for the computer whose folder this is (absolute). The folder must exist: a range whose
  * folder is gone counts as free. */
-int ids_take(const char *file, const char *folder, uint32_t *ret_base, struct error *err);
+int ids_take(const struct id_ranges *ranges, const char *folder, uint32_t *ret_base, struct error *err);
 /* Makes sure that the folder still holds this range. ERR_UNAVAILABLE if it belongs to another by now. */
-int ids_hold(const char *file, const char *folder, uint32_t base, struct error *err);
+int ids_hold(const struct id_ranges *ranges, const char *folder, uint32_t base, struct error *err);
 /* Gives back a range, if the folder holds it. */
-int ids_give_back(const char *file, const char *folder, uint32_t base, struct error *err);
+int ids_give_back(const struct id_ranges *ranges, const char *folder, uint32_t base, struct error *err);

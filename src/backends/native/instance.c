@@ -58,6 +58,18 @@ static struct native_instance *instance_free(struct native_instance *i)
     return NULL;
 }
 
+/* How the zygote numbers an id of the host. */
+static uint32_t guest_id(const struct native *n, uint32_t id)
+{
+    return n->rung == RUNG_ROOT ? id : n->rung == RUNG_ONE_ID ? 0 : id - n->ids.first + 1;
+}
+
+/* As whose we make what is the computer's. */
+static uint32_t owner_on_disk(const struct native_instance *i)
+{
+    return i->native->rung == RUNG_ROOT ? i->id_base : ID_OURS;
+}
+
 /* FOLDER/native as the zygote names it: beneath the state directory. */
 static int fill_request(const struct native_instance *i, struct guest_create *r, struct error *err)
 {
@@ -69,8 +81,10 @@ static int fill_request(const struct native_instance *i, struct guest_create *r,
     if (length >= (int)sizeof(r->folder))
         return error_set(err, ERR_INVALID, "the computer's folder has too long a path: %s", i->folder);
     snprintf(r->hostname, sizeof(r->hostname), "%s", i->id);
-    r->id_base = i->id_base;
-    r->id_count = ID_RANGE_SIZE;
+    r->id_base = guest_id(i->native, i->id_base);
+    r->id_count = i->native->ids.size;
+    if (i->native->cgroups.places[CGROUP_PIDS].per_user)
+        r->nproc = (uint32_t)i->native->limits.pids;
     r->nofile = NOFILE;
     r->shm_bytes = SHM_BYTES;
     return 0;
@@ -118,9 +132,9 @@ static int make_files(struct native_instance *i, bool is_new, const struct wait 
     const struct native *n = i->native;
     const char *plain_from = i->plain ? n->toolbox.path : NULL;
     if (i->disk.way != DISK_IMAGE)
-        return is_new ? folder_make(i->folder, i->id_base, plain_from, err) : 0;
+        return is_new ? folder_make(i->folder, owner_on_disk(i), plain_from, err) : 0;
     if (is_new)
-        return folder_make_image(i->folder, i->id_base, plain_from, &n->disks, wait, &i->disk, err);
+        return folder_make_image(i->folder, owner_on_disk(i), plain_from, &n->disks, wait, &i->disk, err);
     return folder_open_image(i->folder, wait, &i->disk, err);
 }
 
@@ -178,10 +192,10 @@ static int give_birth(struct native_instance *i, bool is_new, struct cgroup_birt
 static int start(struct native_instance *i, bool is_new, const struct wait *wait, struct error *err)
 {
     struct cgroup_birth birth = CGROUP_BIRTH_NONE;
-    int failed = cgroup_begin(&i->native->cgroups, i->key, i->id_base, &birth, err);
+    int failed = cgroup_begin(&i->native->cgroups, i->key, owner_on_disk(i), &birth, err);
     if (birth.unified >= 0) {
         _cleanup_(cleanup_free) char *group = cgroup_unified(&i->native->cgroups, i->key);
-        scopes_init(&i->scopes, group, i->id_base);
+        scopes_init(&i->scopes, group, owner_on_disk(i));
         i->reaper = false;
     }
     if (failed == 0)
@@ -225,7 +239,7 @@ static int stop(struct native_instance *i, struct error *err)
 static int remove_files(struct native *n, const char *folder, uint32_t id_base, struct error *err)
 {
     int result = folder_remove(folder, err);
-    if (id_base && ids_give_back(n->machine.ids_file, folder, id_base, result < 0 ? NULL : err) < 0)
+    if (id_base && ids_give_back(&n->ids, folder, id_base, result < 0 ? NULL : err) < 0)
         result = -1;
     return result;
 }
@@ -236,7 +250,7 @@ static int create_once(struct native *n, const struct computer_spec *spec, const
 {
     uint32_t id_base;
     _cleanup_(cleanup_zygote_unref) struct zygote *zygote = native_ready(n, wait, err);
-    if (!zygote || ids_take(n->machine.ids_file, spec->folder, &id_base, err) < 0)
+    if (!zygote || ids_take(&n->ids, spec->folder, &id_base, err) < 0)
         return -1;
     struct native_instance *i = instance_new(n, zygote, spec, id_base);
     if (start(i, true, wait, err) < 0) {
@@ -270,6 +284,22 @@ int instance_create(struct backend *b, const struct computer_spec *spec, const s
     return 0;
 }
 
+<<<<<<< HEAD
+=======
+int instance_give_id(struct instance *instance, const struct computer_spec *spec,
+                     int (*move)(void *ctx, struct error *err), void *ctx, struct error *err)
+{
+    struct native_instance *i = instance_of(instance);
+    const struct wait wait = {.deadline = clock_now() + NAME_TIMEOUT_NS};
+    if (ids_move(&i->native->ids, i->id_base, spec->folder, move, ctx, err) < 0)
+        return -1;
+    free(i->folder);
+    i->folder = xstrdup(spec->folder);
+    snprintf(i->id, sizeof(i->id), "%s", spec->id);
+    return zygote_name(i->zygote, i->pid, spec->id, &wait, err);
+}
+
+>>>>>>> 28a6171 (Make native computers as an ordinary user, with one id)
 /* Kills the process that the record names, if it is still that one. */
 static int kill_recorded(const json_t *data, struct error *err)
 {
@@ -317,16 +347,16 @@ int instance_attach(struct backend *b, const struct computer_spec *spec, const j
 {
     struct native *n = native_of(b);
     int64_t id_base = json_integer_value(json_object_get(data, "id_base"));
-    if (id_base < ID_RANGE_FIRST || id_base > UINT32_MAX)
+    if (id_base <= 0 || id_base > UINT32_MAX)
         return error_set(err, ERR_GONE, "the record of computer %s doesn't say which user ids it has",
                          spec->id);
     int has_image = folder_has_image(spec->folder, err);
     if (has_image < 0 || check_kind(n, data, err) < 0 ||
-        (!has_image && folder_check(spec->folder, n->plain, err) < 0) ||
-        ids_hold(n->machine.ids_file, spec->folder, (uint32_t)id_base, err) < 0)
+        (!has_image && folder_check(spec->folder, n->plain, err) < 0))
         return -1;
     _cleanup_(cleanup_zygote_unref) struct zygote *zygote = native_ready(n, wait, err);
-    if (!zygote || end_remains(n, spec->key, data, err) < 0)
+    if (!zygote || ids_hold(&n->ids, spec->folder, (uint32_t)id_base, err) < 0 ||
+        end_remains(n, spec->key, data, err) < 0)
         return -1;
     struct native_instance *i = instance_new(n, zygote, spec, (uint32_t)id_base);
     if (start(i, false, wait, err) < 0) {
@@ -352,6 +382,8 @@ static json_t *limit_record(const struct native *n, enum cgroup_limit limit, con
     json_object_set_new(o, "enforced", json_boolean(place->version != 0));
     if (place->version == 0 && place->why)
         json_object_set_new(o, "why", json_string(place->why));
+    if (place->per_user)
+        json_object_set_new(o, "weaker", json_string("each user of the computer has this limit"));
     return o;
 }
 
@@ -372,7 +404,8 @@ json_t *instance_plan(const struct backend *b, const struct computer_spec *spec)
 /* See disk.h. */
 static json_t *disk_record(const struct native *n, const struct disk *d)
 {
-    static const char *const how[] = {[DISK_NONE] = "none", [DISK_WATCHED] = "watched", [DISK_IMAGE] = "image"};
+    static const char *const how[] = {
+        [DISK_NONE] = "none", [DISK_WATCHED] = "watched", [DISK_IMAGE] = "image"};
     json_t *o = json_object();
     if (d->way != DISK_NONE) {
         json_object_set_new(o, "bytes", json_integer(d->limit.bytes));
@@ -386,6 +419,26 @@ static json_t *disk_record(const struct native *n, const struct disk *d)
     return o;
 }
 
+<<<<<<< HEAD
+=======
+json_t *instance_plan(const struct backend *b, const struct computer_spec *spec)
+{
+    const struct native *n = (const struct native *)b;
+    json_t *limits = json_object();
+    json_object_set_new(limits, "memory",
+                        limit_record(n, CGROUP_MEMORY, "bytes", json_integer(n->limits.memory_bytes)));
+    json_object_set_new(limits, "pids", limit_record(n, CGROUP_PIDS, "count", json_integer(n->limits.pids)));
+    json_object_set_new(limits, "cpu", limit_record(n, CGROUP_CPU, "cpus", json_real(n->limits.cpus)));
+    const struct disk planned = disk_planned(&n->disks);
+    json_object_set_new(limits, "disk", disk_record(n, &planned));
+
+    json_t *o = json_object();
+    json_object_set_new(o, "groups", cgroup_list(&n->cgroups, spec->key));
+    json_object_set_new(o, "limits", limits);
+    json_object_set_new(o, "network", json_string("none"));
+    json_object_set_new(o, "rung", json_string(rung_name(n->rung)));
+    return o;
+>>>>>>> 28a6171 (Make native computers as an ordinary user, with one id)
 }
 
 json_t *instance_record(const struct instance *instance)
@@ -455,7 +508,7 @@ int instance_reap(struct backend *b, const struct computer_spec *spec, const jso
     know_groups(n);
     int result = end_remains(n, spec->key, data, err);
     int64_t id_base = json_integer_value(json_object_get(data, "id_base"));
-    bool known = id_base >= ID_RANGE_FIRST && id_base <= UINT32_MAX;
+    bool known = id_base > 0 && id_base <= UINT32_MAX;
     if (remove_files(n, spec->folder, known ? (uint32_t)id_base : 0, result < 0 ? NULL : err) < 0)
         result = -1;
     return result;

@@ -24,6 +24,7 @@ static const struct cgroup_values default_limits = {.memory_bytes = 512 * MIB, .
 static const struct native_machine this_machine = {
     .host_root = "/",
     .ids_file = ID_RANGES_FILE,
+    .proc = "/proc",
     .cgroup_files = {"/proc/self/cgroup", "/proc/self/mountinfo"},
 };
 
@@ -32,14 +33,17 @@ static const struct native_machine this_machine = {
 int native_check(const char *rootfs, struct error *err)
 {
     struct stat st;
-    if (geteuid() != 0)
-        return error_set(err, ERR_DENIED,
-                         "native computers need root in this version: start the server as root (for instance "
-                         "through sudo)");
+    if (geteuid() != 0 && rung_check("/proc", err) < 0)
+        return -1;
     if (rootfs && stat(rootfs, &st) < 0)
         return error_errno(err, ERR_INVALID, errno, "--rootfs %s can't be used", rootfs);
     if (rootfs && !S_ISDIR(st.st_mode))
         return error_set(err, ERR_INVALID, "--rootfs %s is not a folder: unpack the image into one", rootfs);
+    if (rootfs && geteuid() != 0 && st.st_uid != geteuid())
+        return error_set(err, ERR_INVALID,
+                         "--rootfs %s belongs to another user, so that computers could not change its files: "
+                         "unpack the image as the user who runs the server",
+                         rootfs);
     return 0;
 }
 
@@ -60,16 +64,39 @@ static int prepare_machine(struct native *n, struct error *err)
     if (n->machine.no_cgroup2)
         cgroups_drop_unified(&n->cgroups);
     disks_prepare(&n->disks, n->disk_bytes, n->state_dir, !n->machine.no_images);
-    n->limits_held = describe_limits(&n->limits, &n->cgroups, n->disk_bytes, &n->disks);
-    n->prepared = true;
     return 0;
+}
+
+/* The highest that may hold. */
+static enum rung first_rung(void)
+{
+    return geteuid() == 0 ? RUNG_ROOT : RUNG_ONE_ID;
+}
+
+static void take_rung(struct native *n, enum rung rung)
+{
+    n->rung = rung;
+    if (rung == RUNG_ROOT)
+        n->ids = (struct id_ranges){n->machine.ids_file, ID_RANGE_FIRST, ID_RANGE_SIZE, ID_RANGE_COUNT};
+    else
+        n->ids = (struct id_ranges){NULL, geteuid(), 1, 1};
+}
+
+static uint32_t rung_flags(enum rung rung)
+{
+    static const uint32_t flags[RUNGS] = {
+        [RUNG_RANGE] = GUEST_USERS,
+        [RUNG_ONE_ID] = GUEST_USERS | GUEST_ONE_ID,
+    };
+    return flags[rung];
 }
 
 static struct zygote *start_zygote(struct native *n, const struct wait *wait, struct error *err)
 {
     struct guest_setup setup = {.type = GUEST_SETUP, .version = GUEST_VERSION};
     const char *base = n->rootfs ? n->rootfs : n->toolbox.path;
-    setup.flags = (n->rootfs ? 0 : GUEST_ROOT_TOOLBOX) | (n->plain ? GUEST_ROOT_PLAIN : 0);
+    setup.flags =
+        (n->rootfs ? 0 : GUEST_ROOT_TOOLBOX) | (n->plain ? GUEST_ROOT_PLAIN : 0) | rung_flags(n->rung);
     if (strlen(n->state_dir) >= sizeof(setup.state_dir) || strlen(base) >= sizeof(setup.base_dir)) {
         error_set(err, ERR_INVALID, "the path of --state-dir or --rootfs is longer than %d bytes",
                   GUEST_PATH_MAX - 1);
@@ -80,13 +107,51 @@ static struct zygote *start_zygote(struct native *n, const struct wait *wait, st
     return zygote_start(&setup, wait, err);
 }
 
+/* On the first rung that holds. */
+static struct zygote *climb(struct native *n, const struct wait *wait, struct error *err)
+{
+    struct zygote *z = NULL;
+    struct error refusal = {.code = ERR_DENIED};
+    for (enum rung rung = first_rung(); !z && refusal.code == ERR_DENIED && rung < RUNGS; rung++) {
+        take_rung(n, rung);
+        z = start_zygote(n, wait, &refusal);
+    }
+    if (!z && refusal.code == ERR_DENIED)
+        rung_refused(n->machine.proc, &refusal);
+    if (!z) {
+        *err = refusal;
+        return NULL;
+    }
+    struct cgroup_place *pids = &n->cgroups.places[CGROUP_PIDS];
+    pids->per_user = pids->version == 0 && rung_counts_processes(n->rung);
+    _cleanup_(cleanup_free) char *limits = describe_limits(&n->limits, &n->cgroups, n->disk_bytes, &n->disks);
+    const char *words = rung_words(n->rung);
+    n->limits_held = xasprintf("%s%s%s", limits, words ? "; " : "", words ? words : "");
+    n->prepared = true;
+    return z;
+}
+
+/* So that the next attempt begins anew. */
+static void unprepare(struct native *n)
+{
+    toolbox_done(&n->toolbox);
+    cgroups_done(&n->cgroups);
+    disks_done(&n->disks);
+    n->disks = (struct disks)DISKS_NONE;
+}
+
 static struct zygote *prepare(struct native *n, struct error *err)
 {
     /* Not the caller's limits: others wait for the same. */
     struct wait wait = {.deadline = clock_now() + PREPARE_TIMEOUT_NS};
-    if (!n->prepared && prepare_machine(n, err) < 0)
+    if (n->prepared)
+        return start_zygote(n, &wait, err);
+    if (prepare_machine(n, err) < 0)
         return NULL;
-    return start_zygote(n, &wait, err);
+    struct zygote *z = climb(n, &wait, err);
+    if (!z)
+        unprepare(n);
+    return z;
 }
 
 /* Under the lock, which is left meanwhile. */

@@ -11,6 +11,7 @@
 #include "backends/native/cgroups.h"
 #include "backends/native/disk.h"
 #include "backends/native/native.h"
+#include "backends/native/rung.h"
 #include "backends/native/scope.h"
 #include "backends/native/toolbox.h"
 #include "backends/native/watch.h"
@@ -20,7 +21,8 @@
 /* Where things of the machine are, and what to do without; tests have others. */
 struct native_machine {
     const char *host_root; /* "/" */
-    const char *ids_file;
+    const char *ids_file;  /* of root */
+    const char *proc;      /* "/proc" */
     struct cgroup_files cgroup_files;
     bool no_cgroup2; /* as if there were none to kill by */
     bool no_overlay; /* as if file systems couldn't be stacked */
@@ -40,6 +42,8 @@ struct native {
     struct attempt preparing; /* just that */
     atomic_bool prepared;     /* cgroups, toolbox and disks hold, and don't change any more */
     atomic_bool plain;        /* no overlay: each computer has a copy of the skeleton */
+    enum rung rung;           /* final once a zygote has been started on it, like the ids */
+    struct id_ranges ids;
     struct cgroups cgroups;
     struct toolbox toolbox;
     struct disks disks;
@@ -55,15 +59,15 @@ struct native_instance {
     struct zygote *zygote; /* that made it: init ends with it */
     char id[LIMIT_COMPUTER_ID_BYTES + 1];
     char key[32];
-    char *folder; /* of the computer; ours is FOLDER/native */
-    uint32_t id_base;
-    pid_t pid; /* of init, and when it started, for its record */
+    char *folder;     /* of the computer; ours is FOLDER/native */
+    uint32_t id_base; /* as the host numbers them */
+    pid_t pid;        /* of init, and when it started, for its record */
     uint64_t start;
     int pidfd, channel, oom; /* oom: see cgroup_oom_kills() */
     bool plain;
     struct disk disk;
     struct watch watch; /* of a disk that is watched */
-    bool reaper; /* commands are ended by a reaper of their own; scopes is unused */
+    bool reaper;        /* commands are ended by a reaper of their own; scopes is unused */
     struct scopes scopes;
     atomic_uint next_exec;
     atomic_bool bash_is_missing;

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
@@ -84,6 +85,15 @@ static int start_process(struct zygote *z, struct error *err)
     return 0;
 }
 
+/* Whatever keeps us from a namespace of users is a refusal. */
+static int set_up_failed(const struct guest_error *e, struct error *err)
+{
+    channel_failed(e, err);
+    if (err && (e->sys == EPERM || e->sys == EACCES || strcmp(e->stage, "make user namespace") == 0))
+        err->code = ERR_DENIED;
+    return -1;
+}
+
 static int set_up(struct zygote *z, const struct guest_setup *setup, const struct wait *wait,
                   struct error *err)
 {
@@ -100,7 +110,7 @@ static int set_up(struct zygote *z, const struct guest_setup *setup, const struc
     fd_close(extra);
     if (n != sizeof(reply) || reply.type != GUEST_REPLY)
         return error_set(err, ERR_UNAVAILABLE, "set up the zygote: it ended without an answer");
-    return reply.error.stage[0] ? channel_failed(&reply.error, err) : 0;
+    return reply.error.stage[0] ? set_up_failed(&reply.error, err) : 0;
 }
 
 struct zygote *zygote_start(const struct guest_setup *setup, const struct wait *wait, struct error *err)

@@ -9,7 +9,9 @@
 #include "base/mem.h"
 
 struct world world = {
-    .machine = {.host_root = "/", .cgroup_files = {"/proc/self/cgroup", "/proc/self/mountinfo"}},
+    .machine = {.host_root = "/",
+                .proc = "/proc",
+                .cgroup_files = {"/proc/self/cgroup", "/proc/self/mountinfo"}},
 };
 
 const struct wait for_ever = {.deadline = DEADLINE_NONE};

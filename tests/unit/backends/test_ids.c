@@ -9,12 +9,13 @@
 #include "backends/native/ids.h"
 #include "temporary.h"
 
+static struct id_ranges ranges = {.first = ID_RANGE_FIRST, .size = ID_RANGE_SIZE, .count = ID_RANGE_COUNT};
 static char *ids_file;
 
 static int set_up(void **state)
 {
     int failed = temporary_make(state);
-    ids_file = temporary_path("lib/id-ranges");
+    ranges.file = ids_file = temporary_path("lib/id-ranges");
     return failed;
 }
 
@@ -29,7 +30,7 @@ static uint32_t take(const char *name)
     _cleanup_(cleanup_free) char *folder = temporary_path(name);
     uint32_t base = 0;
     temporary_folder(name);
-    assert_int_equal(ids_take(ids_file, folder, &base, NULL), 0);
+    assert_int_equal(ids_take(&ranges, folder, &base, NULL), 0);
     return base;
 }
 
@@ -56,14 +57,14 @@ static void test_give_back(void **state)
     struct error err = ERROR_INIT;
     temporary_folder("b");
 
-    assert_int_equal(ids_give_back(ids_file, other, base, &err), 0); /* not its own: nothing happens */
-    assert_int_equal(ids_hold(ids_file, other, base, &err), -1);
+    assert_int_equal(ids_give_back(&ranges, other, base, &err), 0); /* not its own: nothing happens */
+    assert_int_equal(ids_hold(&ranges, other, base, &err), -1);
     assert_int_equal(err.code, ERR_UNAVAILABLE);
-    assert_int_equal(ids_hold(ids_file, folder, base, &err), 0);
-    assert_int_equal(ids_give_back(ids_file, folder, base, &err), 0);
-    assert_int_equal(ids_hold(ids_file, other, base, &err), 0); /* free, so it may be held by the other now */
-    assert_int_equal(ids_hold(ids_file, folder, base, &err), -1);
-    assert_int_equal(ids_give_back(ids_file, other, base, &err), 0);
+    assert_int_equal(ids_hold(&ranges, folder, base, &err), 0);
+    assert_int_equal(ids_give_back(&ranges, folder, base, &err), 0);
+    assert_int_equal(ids_hold(&ranges, other, base, &err), 0); /* free, so it may be held by the other now */
+    assert_int_equal(ids_hold(&ranges, folder, base, &err), -1);
+    assert_int_equal(ids_give_back(&ranges, other, base, &err), 0);
 }
 
 static void test_folder_gone(void **state)
@@ -71,10 +72,10 @@ static void test_folder_gone(void **state)
     _cleanup_(cleanup_free) char *heir = temporary_path("heir");
     uint32_t base = take("lost");
     temporary_folder("heir");
-    assert_int_equal(ids_hold(ids_file, heir, base, NULL), -1);
+    assert_int_equal(ids_hold(&ranges, heir, base, NULL), -1);
     _cleanup_(cleanup_free) char *folder = temporary_path("lost");
     assert_int_equal(rmdir(folder), 0);
-    assert_int_equal(ids_hold(ids_file, heir, base, NULL), 0);
+    assert_int_equal(ids_hold(&ranges, heir, base, NULL), 0);
 }
 
 static void test_bad_base(void **state)
@@ -87,9 +88,9 @@ static void test_bad_base(void **state)
                                      UINT32_MAX};
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         struct error err = ERROR_INIT;
-        assert_int_equal(ids_hold(ids_file, "/x", wrong[i], &err), -1);
+        assert_int_equal(ids_hold(&ranges, "/x", wrong[i], &err), -1);
         assert_int_equal(err.code, ERR_INVALID);
-        assert_int_equal(ids_give_back(ids_file, "/x", wrong[i], &err), -1);
+        assert_int_equal(ids_give_back(&ranges, "/x", wrong[i], &err), -1);
     }
 }
 
