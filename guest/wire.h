@@ -77,8 +77,8 @@ struct guest_create {
     uint32_t nofile;            /* RLIMIT_NOFILE */
     uint32_t nproc;             /* RLIMIT_NPROC, where no control group counts processes; 0: none */
     uint64_t shm_bytes;         /* size of /dev/shm */
-    char hostname[65];
     uint64_t file_bytes;        /* RLIMIT_FSIZE of its commands; 0: none */
+    char hostname[65];
     /* Beneath state_dir; holds upper and work (or root); 0700, owned by id_base. GUEST_BEGIN_DISK: unused. */
     char folder[GUEST_PATH_MAX];
 };
@@ -101,7 +101,9 @@ struct guest_reply {
  */
 struct guest_begin {
     uint32_t type;
+    uint32_t flags;
 };
+#define GUEST_BEGIN_DISK (1U << 0)
 
 struct guest_ready {
     uint32_t type;
@@ -110,9 +112,7 @@ struct guest_ready {
 
 /* The body: cwd, then argc arguments, then envc NAME=VALUE, each ended by NUL. It follows the struct in the
  * packet, or is in a sealed memfd. A program without a slash is searched in the PATH of that environment.
-    uint32_t flags;
  *
-#define GUEST_BEGIN_DISK (1U << 0)
  * Descriptors in order: [stdin] stdout stderr status [scope] [memfd of the body] [memfd of a script].
  * The scope is either the exec's cgroup2 folder, O_RDONLY | O_DIRECTORY, with GUEST_EXEC_SCOPE_DIR: the
  * command is born in it. For that `cgroup.procs` in this folder and in the folder that init was born in must

@@ -37,8 +37,8 @@ static struct native_instance *instance_new(struct native *n, struct zygote *zyg
     i->id_base = id_base;
     i->pidfd = i->channel = i->oom = -1;
     i->plain = n->plain;
-    i->reaper = true;
     i->disk = disk_planned(&n->disks);
+    i->reaper = true;
     return i;
 }
 
@@ -51,8 +51,8 @@ static struct native_instance *instance_free(struct native_instance *i)
     fd_close(i->channel);
     fd_close(i->pidfd);
     fd_close(i->oom);
-    zygote_unref(i->zygote);
     disk_close(&i->disk);
+    zygote_unref(i->zygote);
     free(i->folder);
     free(i);
     return NULL;
@@ -87,8 +87,8 @@ static int fill_request(const struct native_instance *i, struct guest_create *r,
         r->nproc = (uint32_t)i->native->limits.pids;
     r->nofile = NOFILE;
     r->shm_bytes = SHM_BYTES;
-    return 0;
     r->file_bytes = i->disk.way == DISK_WATCHED ? (uint64_t)i->disk.limit.bytes : 0;
+    return 0;
 }
 
 static int await_ready(struct native_instance *i, const struct wait *wait, struct error *err)
@@ -126,7 +126,6 @@ static int conceive(struct native_instance *i, int group, const struct wait *wai
     return zygote_ask(i->zygote, &request, fds, i->reaper ? 1 : 2, wait, asker, err);
 }
 
-/* What the kernel leaves us time for while it makes namespaces. */
 static int make_files(struct native_instance *i, bool is_new, const struct wait *wait, struct error *err)
 {
     const struct native *n = i->native;
@@ -157,6 +156,7 @@ static int send_begin(struct native_instance *i, const struct cgroup_birth *birt
     return 0;
 }
 
+/* What the kernel leaves us time for while it makes namespaces. */
 static int furnish(struct native_instance *i, bool is_new, struct cgroup_birth *birth,
                    const struct wait *wait, struct error *err)
 {
@@ -230,8 +230,8 @@ static int stop(struct native_instance *i, struct error *err)
         instance_kill(&i->base);
         result = await_death(i->pidfd, err);
     }
-    if (cgroup_remove(&i->native->cgroups, i->key, NULL, result < 0 ? NULL : err) < 0)
     disk_close(&i->disk); /* now it is unmounted */
+    if (cgroup_remove(&i->native->cgroups, i->key, NULL, result < 0 ? NULL : err) < 0)
         result = -1;
     return result;
 }
@@ -284,8 +284,6 @@ int instance_create(struct backend *b, const struct computer_spec *spec, const s
     return 0;
 }
 
-<<<<<<< HEAD
-=======
 int instance_give_id(struct instance *instance, const struct computer_spec *spec,
                      int (*move)(void *ctx, struct error *err), void *ctx, struct error *err)
 {
@@ -299,7 +297,6 @@ int instance_give_id(struct instance *instance, const struct computer_spec *spec
     return zygote_name(i->zygote, i->pid, spec->id, &wait, err);
 }
 
->>>>>>> 28a6171 (Make native computers as an ordinary user, with one id)
 /* Kills the process that the record names, if it is still that one. */
 static int kill_recorded(const json_t *data, struct error *err)
 {
@@ -359,6 +356,10 @@ int instance_attach(struct backend *b, const struct computer_spec *spec, const j
         end_remains(n, spec->key, data, err) < 0)
         return -1;
     struct native_instance *i = instance_new(n, zygote, spec, (uint32_t)id_base);
+    if (has_image)
+        i->disk.way = DISK_IMAGE;
+    else if (i->disk.way == DISK_IMAGE)
+        i->disk.way = DISK_WATCHED; /* it was made without */
     if (start(i, false, wait, err) < 0) {
         if (err && err->code == ERR_UNSUPPORTED)
             err->code = ERR_UNAVAILABLE;
@@ -373,10 +374,6 @@ int instance_attach(struct backend *b, const struct computer_spec *spec, const j
 static json_t *limit_record(const struct native *n, enum cgroup_limit limit, const char *unit, json_t *value)
 {
     const struct cgroup_place *place = &n->cgroups.places[limit];
-    if (has_image)
-        i->disk.way = DISK_IMAGE;
-    else if (i->disk.way == DISK_IMAGE)
-        i->disk.way = DISK_WATCHED; /* it was made without */
     json_t *o = json_object();
     json_object_set_new(o, unit, value);
     json_object_set_new(o, "enforced", json_boolean(place->version != 0));
@@ -387,20 +384,6 @@ static json_t *limit_record(const struct native *n, enum cgroup_limit limit, con
     return o;
 }
 
-json_t *instance_plan(const struct backend *b, const struct computer_spec *spec)
-{
-    const struct native *n = (const struct native *)b;
-    json_t *limits = json_object();
-    json_object_set_new(limits, "memory",
-                        limit_record(n, CGROUP_MEMORY, "bytes", json_integer(n->limits.memory_bytes)));
-    json_object_set_new(limits, "pids", limit_record(n, CGROUP_PIDS, "count", json_integer(n->limits.pids)));
-    json_object_set_new(limits, "cpu", limit_record(n, CGROUP_CPU, "cpus", json_real(n->limits.cpus)));
-
-    json_t *o = json_object();
-    json_object_set_new(o, "groups", cgroup_list(&n->cgroups, spec->key));
-    json_object_set_new(o, "limits", limits);
-    json_object_set_new(o, "network", json_string("none"));
-    return o;
 /* See disk.h. */
 static json_t *disk_record(const struct native *n, const struct disk *d)
 {
@@ -419,8 +402,6 @@ static json_t *disk_record(const struct native *n, const struct disk *d)
     return o;
 }
 
-<<<<<<< HEAD
-=======
 json_t *instance_plan(const struct backend *b, const struct computer_spec *spec)
 {
     const struct native *n = (const struct native *)b;
@@ -438,17 +419,15 @@ json_t *instance_plan(const struct backend *b, const struct computer_spec *spec)
     json_object_set_new(o, "network", json_string("none"));
     json_object_set_new(o, "rung", json_string(rung_name(n->rung)));
     return o;
->>>>>>> 28a6171 (Make native computers as an ordinary user, with one id)
 }
 
 json_t *instance_record(const struct instance *instance)
 {
     const struct native_instance *i = instance_of(instance);
     json_t *o = instance_plan(&i->native->base, &(struct computer_spec){.key = i->key});
+    json_object_set_new(json_object_get(o, "limits"), "disk", disk_record(i->native, &i->disk));
     json_object_set_new(o, "id_base", json_integer(i->id_base));
     json_object_set_new(o, "root", json_string(i->plain ? "plain" : "overlay"));
-    const struct disk planned = disk_planned(&n->disks);
-    json_object_set_new(limits, "disk", disk_record(n, &planned));
     json_object_set_new(o, "pid", json_integer(i->pid));
     json_object_set_new(o, "start", json_integer((json_int_t)i->start));
     json_object_set_new(o, "boot_id", json_string(clock_boot_id()));
@@ -461,7 +440,6 @@ bool instance_alive(const struct instance *instance)
     return poll(&p, 1, 0) == 0;
 }
 
-    json_object_set_new(json_object_get(o, "limits"), "disk", disk_record(i->native, &i->disk));
 /* The end of pid 1 is the end of its pid namespace, and so of all that the computer runs. */
 void instance_kill(struct instance *instance)
 {
