@@ -13,39 +13,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/native/image.h"
 #include "base/macros.h"
+#include "guest_file.h"
 #include "harness.h"
 
 #define WAIT_MS 30000 /* for what must come; only a defect makes a test wait so long */
 #define ARGV_MAX 32
 #define BODY_ROOM 65536
 
-static char guest_path[64];
-
 static void refuse(const char *what)
 {
     errno = EPROTO;
     harness_die(what);
-}
-
-static void remove_guest(void)
-{
-    unlink(guest_path);
-}
-
-const char *stream_guest(void)
-{
-    if (guest_path[0])
-        return guest_path;
-    snprintf(guest_path, sizeof(guest_path), "/tmp/guest-test-XXXXXX");
-    int fd = mkostemp(guest_path, O_CLOEXEC);
-    if (fd < 0 || write(fd, guest_image, guest_image_size) != (ssize_t)guest_image_size ||
-        fchmod(fd, 0755) < 0)
-        harness_die(guest_path);
-    close(fd);
-    atexit(remove_guest);
-    return guest_path;
 }
 
 /* --- frames from the guest --- */
@@ -239,7 +218,7 @@ static pid_t spawn(const struct stream_options *o, int in, int out)
     unsigned n = 0;
     for (; o->prefix && o->prefix[n]; n++)
         argv[n] = (char *)o->prefix[n];
-    argv[n++] = (char *)stream_guest();
+    argv[n++] = (char *)guest_file();
     argv[n++] = (char *)SERVE_COMMAND;
     argv[n] = NULL;
     posix_spawn_file_actions_t actions;

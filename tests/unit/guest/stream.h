@@ -55,9 +55,6 @@ struct run {
     uint32_t limit, spool;
 };
 
-/* The guest as a file that anyone may run; removed at exit. */
-const char *stream_guest(void);
-
 struct stream stream_open(const struct stream_options *options);
 /* Closes both pipes, waits for the process; its wait status. */
 int stream_close(struct stream *s);
