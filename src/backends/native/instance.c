@@ -21,6 +21,7 @@
 
 #define READY_TIMEOUT_NS (20 * NSEC_PER_SEC)
 #define DEATH_TIMEOUT_MS 5000
+#define NAME_TIMEOUT_NS (2 * NSEC_PER_SEC)
 #define NOFILE 4096
 #define SHM_BYTES (64 * MIB)
 
