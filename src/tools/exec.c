@@ -24,7 +24,7 @@ static int use_computer(const struct tool_call *call, const struct exec_argument
     const struct computer_wish wish = {.id = a->id, .lifetime = a->lifetime, .progress = call->progress};
     if (computers_use(call->session, &wish, &wait, ret, err) == 0)
         return 0;
-    if (err->code == ERR_TIMEOUT)
+    if (err->code == ERR_TIMEOUT && clock_now() >= wait.deadline)
         error_set(err, ERR_TIMEOUT,
                   "the computer was not ready within %d seconds: try again, or look at the server's log",
                   seconds);

@@ -82,13 +82,13 @@ static void set_limits(json_t *host, const struct container_options *o)
 }
 
 /* Init: our guest reaps by itself, and must be the first process whatever the engine's own default is. */
-static json_t *make_host_config(const struct container_options *o)
+static json_t *make_host_config(const struct container_options *o, bool for_root)
 {
     json_t *host = json_pack("{s:b, s:b, s:[s], s:[s], s:{s:s, s:{}}, s:{s:s}}", "AutoRemove", o->temporary,
                              "Init", !o->guest, "CapDrop", "ALL", "SecurityOpt", "no-new-privileges",
                              "LogConfig", "Type", "none", "Config", "RestartPolicy", "Name", "no");
     json_t *added = json_array();
-    for (size_t i = 0; i < ARRAY_LEN(capabilities); i++)
+    for (size_t i = 0; for_root && i < ARRAY_LEN(capabilities); i++)
         json_array_append_new(added, json_string(capabilities[i]));
     json_object_set_new(host, "CapAdd", added);
     if (!o->network)
@@ -107,13 +107,14 @@ static bool sets_language(char *const *env)
 
 /* Without a guest something has to keep the container alive: what the Python programs use. The health check
  * is for what the image would run, which doesn't run here. */
-static json_t *make_body(const struct container_options *o)
+static json_t *make_body(const struct container_options *o, bool for_root)
 {
     json_t *entrypoint = o->guest ? json_pack("[s, s]", o->guest, SERVE_COMMAND)
                                   : json_pack("[s, s, s]", "tail", "-f", "/dev/null");
-    json_t *body = json_pack("{s:s, s:s, s:o, s:[], s:o, s:o, s:s, s:{s:[s]}}", "Image", o->image, "Hostname",
-                             o->id, "Entrypoint", entrypoint, "Cmd", "Labels", make_labels(o), "HostConfig",
-                             make_host_config(o), "StopSignal", "SIGTERM", "Healthcheck", "Test", "NONE");
+    json_t *body =
+        json_pack("{s:s, s:s, s:o, s:[], s:o, s:o, s:s, s:{s:[s]}}", "Image", o->image, "Hostname", o->id,
+                  "Entrypoint", entrypoint, "Cmd", "Labels", make_labels(o), "HostConfig",
+                  make_host_config(o, for_root), "StopSignal", "SIGTERM", "Healthcheck", "Test", "NONE");
     static const char *const streams[] = {"OpenStdin", "StdinOnce", "AttachStdin", "AttachStdout",
                                           "AttachStderr"};
     for (size_t i = 0; i < ARRAY_LEN(streams); i++)
@@ -144,14 +145,17 @@ static bool is_root(const char *user)
     return n == 0 || (n == 1 && *user == '0') || (n == 4 && strncmp(user, "root", n) == 0);
 }
 
+static const char *user_of(const struct container_options *o, const struct container *c)
+{
+    const char *user = json_get_string(c->body, "User");
+    return user ? user : o->image_user ? o->image_user : "";
+}
+
 /* Whoever asked for NET_ADMIN shall have it, which the guest would give up, and could undo the firewall. */
 static void decide_firewall(const struct container_options *o, struct container *c)
 {
     json_t *host = json_object_get(c->body, "HostConfig");
     json_t *added = json_object_get(host, "CapAdd");
-    const char *user = json_get_string(c->body, "User");
-    if (!user)
-        user = o->image_user ? o->image_user : "";
     c->network = container_network(host);
     if (c->network == CONTAINER_NETWORK_NONE)
         return;
@@ -159,7 +163,7 @@ static void decide_firewall(const struct container_options *o, struct container 
         c->no_firewall = "the network namespace is not the computer's own";
     } else if (!o->guest) {
         c->no_firewall = "the guest program can't run in this container";
-    } else if (!is_root(user)) {
+    } else if (!is_root(user_of(o, c))) {
         c->no_firewall = "the container's user is not root";
     } else if (json_is_true(json_object_get(host, "Privileged")) || has_string(added, "ALL") ||
                has_string(added, "NET_ADMIN")) {
@@ -245,10 +249,23 @@ static void settle_restart(struct container *c)
     warn(c, "--restart holds for permanent computers only");
 }
 
+static int build_body(const struct container_options *o, bool for_root, struct container *c,
+                      struct error *err)
+{
+    json_decref(c->body);
+    c->body = make_body(o, for_root);
+    return run_flags_apply(o->run_flags, c->body, err);
+}
+
+/* Another user than root has no use for the capabilities, under no-new-privileges; Podman would make them
+ * effective. Who it is, the flags say. */
 int container_plan(const struct container_options *options, struct container *ret, struct error *err)
 {
-    struct container c = {.body = make_body(options), .warnings = json_array()};
-    if (run_flags_apply(options->run_flags, c.body, err) < 0) {
+    struct container c = {.warnings = json_array()};
+    int failed = build_body(options, true, &c, err);
+    if (failed == 0 && !is_root(user_of(options, &c)))
+        failed = build_body(options, false, &c, err);
+    if (failed < 0) {
         container_done(&c);
         return -1;
     }

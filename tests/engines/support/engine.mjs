@@ -81,7 +81,7 @@ export async function computers(filter = () => true) {
         .map((one) => one.Labels['kilntainers.computer-id']).sort();
 }
 
-const isOurTemporary = (one) => one.Labels['kilntainers.temporary'] === 'true' && one.Labels['kilntainers.machine'];
+const isOurTemporary = (one) => one.Labels['kilntainers.temporary'] === 'true' && one.Labels['kilntainers.key'];
 
 async function removeAll() {
     for (const { Id } of await done('GET', '/containers/json?all=1')) {
@@ -103,10 +103,15 @@ export function watch(t) {
     });
 }
 
-// A server for the test on the engine here. Its environment has no credentials; `from` is the image. A network costs time: most do without.
-export async function startServer(t, { from = BUSYBOX, network = false, args = [], env = {}, ...more } = {}) {
-    watch(t);
+// A server for the test on the engine here. `from` is the image; credentials are by registry,
+// NAME:PASSWORD; alone: no other test runs meanwhile. A network costs time: most do without.
+export async function startServer(t, { from = BUSYBOX, network = false, credentials = {}, alone = true, args = [], env = {}, ...more } = {}) {
+    if (alone) watch(t);
     const config = temporaryFolder(t, 'config-');
+    const auths = Object.entries(credentials).map(([registry, pair]) => [registry, { auth: Buffer.from(pair).toString('base64') }]);
+    for (const name of ['config.json', 'auth.json']) {
+        fs.writeFileSync(path.join(config, name), JSON.stringify({ auths: Object.fromEntries(auths) }));
+    }
     const server = await startAnyServer(t, {
         args: ['--backend', kind, '--image', from, ...(network ? [] : ['--no-network']), ...args],
         env: { HOME: config, DOCKER_CONFIG: config, XDG_RUNTIME_DIR: config, REGISTRY_AUTH_FILE: path.join(config, 'auth.json'), ...env },

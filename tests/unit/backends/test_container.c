@@ -203,6 +203,30 @@ static void test_user_of_image(void **state)
     container_done(&c);
 }
 
+/* Podman makes added capabilities effective for whoever the user is. */
+static void test_no_capabilities_without_root(void **state)
+{
+    struct container c;
+    struct container_options o = usual;
+    o.image_user = "app";
+    plan(&o, &c);
+    assert_json(json_object_get(host(&c), "CapDrop"), "[\"ALL\"]");
+    assert_json(json_object_get(host(&c), "CapAdd"), "[]");
+    container_done(&c);
+    plan_flag("--user=1000:0", &c);
+    assert_json(json_object_get(host(&c), "CapAdd"), "[]");
+    container_done(&c);
+    char *const flags[] = {"--user=app", "--cap-add=CHOWN", NULL};
+    o.run_flags = flags;
+    plan(&o, &c);
+    assert_json(json_object_get(host(&c), "CapAdd"), "[\"CHOWN\"]");
+    container_done(&c);
+    o.run_flags = (char *const[]){"--user=root", NULL};
+    plan(&o, &c);
+    assert_true(has(json_object_get(host(&c), "CapAdd"), "SETUID"));
+    container_done(&c);
+}
+
 static void test_warnings(void **state)
 {
     static const struct {
@@ -294,7 +318,7 @@ int main(void)
         cmocka_unit_test(test_firewall),      cmocka_unit_test(test_user_of_image),
         cmocka_unit_test(test_warnings),      cmocka_unit_test(test_network_that_was_off),
         cmocka_unit_test(test_restart),       cmocka_unit_test(test_flags_win),
-        cmocka_unit_test(test_refused_flag),
+        cmocka_unit_test(test_refused_flag),  cmocka_unit_test(test_no_capabilities_without_root),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
