@@ -216,12 +216,12 @@ static void test_no_capabilities_without_root(void **state)
     plan_flag("--user=1000:0", &c);
     assert_json(json_object_get(host(&c), "CapAdd"), "[]");
     container_done(&c);
-    char *const flags[] = {"--user=app", "--cap-add=CHOWN", NULL};
+    char *flags[] = {(char *)"--user=app", (char *)"--cap-add=CHOWN", NULL};
     o.run_flags = flags;
     plan(&o, &c);
     assert_json(json_object_get(host(&c), "CapAdd"), "[\"CHOWN\"]");
     container_done(&c);
-    o.run_flags = (char *const[]){"--user=root", NULL};
+    flags[0] = (char *)"--user=root";
     plan(&o, &c);
     assert_true(has(json_object_get(host(&c), "CapAdd"), "SETUID"));
     container_done(&c);
