@@ -14,6 +14,7 @@ uint32_t request_type(const void *bytes, size_t size)
         [GUEST_SETUP] = sizeof(struct guest_setup), [GUEST_CREATE] = sizeof(struct guest_create),
         [GUEST_EXEC] = sizeof(struct guest_exec),   [GUEST_KILL] = sizeof(struct guest_kill),
         [GUEST_OPEN] = sizeof(struct guest_open),   [GUEST_BEGIN] = sizeof(struct guest_begin),
+        [GUEST_NAME] = sizeof(struct guest_name),
     };
     uint32_t type;
     if (size < sizeof(type))
@@ -43,6 +44,12 @@ bool request_create_ok(const struct guest_create *create, unsigned fd_count)
            create->id_count > 0 && create->id_count <= UINT32_MAX - create->id_base &&
            ended(create->hostname, sizeof(create->hostname)) &&
            ended(create->folder, sizeof(create->folder)) && create->folder[0] && create->folder[0] != '/';
+}
+
+bool request_name_ok(const struct guest_name *name, unsigned fd_count)
+{
+    return fd_count == 0 && name->pid > 1 && name->hostname[0] &&
+           ended(name->hostname, sizeof(name->hostname));
 }
 
 bool request_exec_fds(uint32_t flags, struct request_fds *ret)

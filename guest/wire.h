@@ -2,7 +2,7 @@
  * message, descriptors beside it by SCM_RIGHTS. Both ends are of the same build, so this is not a public
  * protocol; GUEST_VERSION guards against a mix-up. Shared by guest/ and src/backends/native/ only.
  *
- * - control socket, server <-> zygote: setup once, then create; one reply each, in order.
+ * - control socket, server <-> zygote: setup once, then create and name; one reply each.
  * - channel, server <-> init, one per computer: the server makes the pair and passes the far end with create,
  *   so it may send before init is there: GUEST_BEGIN first, which init answers with GUEST_READY, then
  * requests.
@@ -37,6 +37,7 @@ enum guest_type {
     GUEST_KILL = 6,  /* server -> init: end all of an exec (only with GUEST_SCOPE_REAPER) */
     GUEST_OPEN = 7,  /* server -> init: make a new file; answered on the socket passed with it */
     GUEST_BEGIN = 8, /* server -> init, first: all that it needs is there */
+    GUEST_NAME = 9,  /* server -> zygote: a computer gets its name late; reply GUEST_REPLY */
 };
 
 /* A step that failed, as a record, so that a failure deep inside arrives as a normal error. */
@@ -84,6 +85,14 @@ struct guest_create {
 };
 #define GUEST_HAS_CGROUP2 (1U << 0)
 #define GUEST_SCOPE_REAPER (1U << 1) /* no cgroup2 to kill by: a subreaper process per exec */
+
+/* The host name of a computer that was made before it had an id. `pid` as the reply to its create had it. */
+struct guest_name {
+    uint32_t type;
+    uint32_t request;
+    int32_t pid;
+    char hostname[65];
+};
 
 /* Descriptors of a successful create: [0] pidfd of init. */
 struct guest_reply {
@@ -170,3 +179,4 @@ struct guest_opened {
 
 _Static_assert(sizeof(struct guest_setup) < GUEST_PACKET_MAX, "fits");
 _Static_assert(sizeof(struct guest_create) < GUEST_PACKET_MAX, "fits");
+_Static_assert(sizeof(struct guest_name) < GUEST_PACKET_MAX, "fits");

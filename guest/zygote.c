@@ -5,7 +5,7 @@
  * Then, while the child waits: map its ids, attach the base with ids shifted into its user namespace; let it
  * go. The child copies the zygote's mounts and says so by closing its end of the sync pair; only then is the
  * attached base taken away again, when there is time. Meanwhile the zygote serves the next request: each
- * computer under way has a slot.
+ * computer under way has a slot. One that was made before it had an id gets its host name later.
  *
  * It is the parent of all inits and reaps them; until then their numbers can't be reused, so it may kill by
  * number. If the server goes, it kills them. If it is killed itself, they live on: nothing ties an init to
@@ -47,7 +47,7 @@
 static struct {
     uint32_t root_flags;
     bool may_trace; /* has CAP_SYS_PTRACE */
-    bool is_fresh; /* nobody has had the three namespaces that we are in */
+    bool is_fresh;  /* nobody has had the three namespaces that we are in */
     bool has_idle_work;
     int sync[SLOTS]; /* our end; -1: the slot is free */
     uint64_t stale;  /* free slots whose lower is still attached, a bit each */
@@ -230,6 +230,46 @@ static void handle_create(const struct packet *packet)
         close(pidfd);
 }
 
+/* --- naming one --- */
+
+static bool is_ours(pid_t pid)
+{
+    for (unsigned i = 0; i < zygote.init_count; i++)
+        if (zygote.inits[i] == pid)
+            return true;
+    return false;
+}
+
+/* Its UTS namespace belongs to ours, so that nobody inside can do this. */
+static int set_hostname_of(pid_t pid, const char *hostname, struct guest_error *err)
+{
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/%d/ns/uts", (int)pid);
+    _cleanup_fd_ int own = open("/proc/self/ns/uts", O_RDONLY | O_CLOEXEC);
+    _cleanup_fd_ int theirs = open(path, O_RDONLY | O_CLOEXEC);
+    if (own < 0 || theirs < 0 || setns(theirs, CLONE_NEWUTS) < 0)
+        return report(err, "enter names");
+    int failed = sethostname(hostname, strlen(hostname));
+    int sys = errno;
+    if (setns(own, CLONE_NEWUTS) < 0)
+        _exit(1); /* the next computer would be born with another's name */
+    errno = sys;
+    return failed < 0 ? report(err, "set hostname") : 0;
+}
+
+static void handle_name(const struct packet *packet)
+{
+    const struct guest_name *name = (const void *)packet->bytes;
+    struct guest_reply reply = {.type = GUEST_REPLY, .request = name->request, .pid = name->pid};
+    if (packet->cut || !request_name_ok(name, packet->fd_count))
+        report_text(&reply.error, EINVAL, "read request", "malformed name");
+    else if (!is_ours(name->pid))
+        report_text(&reply.error, ESRCH, "name a computer", "it has ended");
+    else
+        set_hostname_of(name->pid, name->hostname, &reply.error);
+    packet_send(GUEST_FD_CONTROL, &reply, sizeof(reply), -1, 0);
+}
+
 /* --- serving --- */
 
 static void reap(void)
@@ -269,6 +309,15 @@ static void free_slots(const struct pollfd *polled, const unsigned *slots, unsig
             free_slot(slots[i]);
 }
 
+static void handle_request(const struct packet *packet)
+{
+    uint32_t type = request_type(packet->bytes, packet->size);
+    if (type == GUEST_CREATE)
+        handle_create(packet);
+    else if (type == GUEST_NAME)
+        handle_name(packet);
+}
+
 static int serve(struct packet *packet)
 {
     for (;;) {
@@ -303,8 +352,7 @@ static int serve(struct packet *packet)
             return say_goodbye();
         if (received < 0)
             continue;
-        if (request_type(packet->bytes, packet->size) == GUEST_CREATE)
-            handle_create(packet);
+        handle_request(packet);
         packet_close_fds(packet);
     }
 }

@@ -1,11 +1,20 @@
 /* See compose.h. */
 #include "compose.h"
 
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "backends/engine/address.h"
 #include "backends/engine/engine.h"
 #include "backends/native/native.h"
+#include "base/fd.h"
 #include "computers/computers.h"
 #include "tools/tools.h"
+
+/* One computer is made ahead for each that much memory that is to be had at the start. */
+#define POOL_BYTES_EACH (256 * MIB)
+#define MEMINFO_BYTES_MAX (64 * KIB)
 
 /* Long enough for an engine that is there, short enough for a client that waits for its tools. */
 #define ASK_MS 300
@@ -77,6 +86,23 @@ static struct backend *make_backend(const struct config_values *v, enum config_b
     return engine_new(&options, err);
 }
 
+/* 0: it can't be known. */
+static uint64_t memory_available(void)
+{
+    static const char NAME[] = "MemAvailable:";
+    _cleanup_(buf_done) struct buf text = BUF_INIT(MEMINFO_BYTES_MAX);
+    if (file_read(AT_FDCWD, "/proc/meminfo", &text, NULL) < 0)
+        return 0;
+    const char *found = strstr(buf_str(&text), NAME);
+    return found ? strtoull(found + strlen(NAME), NULL, 10) * KIB : 0;
+}
+
+static int pool_size(const struct config_values *v)
+{
+    uint64_t most = memory_available() / POOL_BYTES_EACH;
+    return most < (uint64_t)v->warm_pool ? (int)most : (int)v->warm_pool;
+}
+
 static struct computers *make_computers(const struct config_values *v, struct backend *backend)
 {
     bool network = v->network && (backend->ops->capabilities(backend) & BACKEND_NETWORK);
@@ -85,6 +111,7 @@ static struct computers *make_computers(const struct config_values *v, struct ba
         .backend = backend,
         .network = network ? "default" : "none",
         .max_per_principal = (int)v->max_computers,
+        .pool = pool_size(v),
     });
 }
 

@@ -148,8 +148,9 @@ struct backend_ops {
     int (*create)(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
                   struct instance **ret, struct error *err);
     /* Gives a computer that create made for a spec without an id ("") the id of this one: it is then as if it
-     * had been made for it. Before its first exec. `move` brings its folder to spec->folder, once. NULL:
-     * computers of this backend need their id from birth. On failure the computer is to be removed. */
+     * had been made for it. While no exec runs. `move` brings its folder to spec->folder, or fails and leaves
+     * it where it is; it is called once at most. NULL: computers of this backend need their id from birth.
+     * On failure the computer is to be removed. */
     int (*give_id)(struct instance *i, const struct computer_spec *spec,
                    int (*move)(void *ctx, struct error *err), void *ctx, struct error *err);
     /* Brings back a permanent computer from what `record` gave last. It works whatever the server before has

@@ -49,8 +49,8 @@ static int record_found(struct computer *c, const struct owner *self, struct bac
     struct record *r = &c->record;
     struct error why = ERROR_INIT;
     struct folder none = FOLDER_NONE;
-    computer_describe_new(c, self);
-    r->temporary = c->temporary = f->temporary;
+    c->temporary = f->temporary;
+    record_begin(c->computers, c->principal, c->id, f->temporary, self, r);
     r->ready = true;
     if (f->key[0])
         snprintf(r->key, sizeof(r->key), "%s", f->key);

@@ -21,6 +21,7 @@ struct computers_options {
     struct backend *backend; /* borrowed; outlives */
     const char *network;     /* for records: what the computers have, e.g. "none" */
     int max_per_principal;   /* 0: no limit but LIMIT_COMPUTERS */
+    int pool;                /* computers to have ready for who asks next; 0: none */
 };
 /* Touches no disk. */
 struct computers *computers_new(const struct computers_options *options);
@@ -58,9 +59,9 @@ struct computer_wish {
     enum lifetime lifetime;
     const struct progress *progress; /* of making it; NULL: nobody listens */
 };
-/* Finds, attaches or makes the computer. lifetime AS_IS: as it is; a new one is temporary. Given and different: ERR_EXISTS with both named. An
- * id whose computer ended by itself: ERR_GONE with the reason, once; then it is free. Taken by a server that
- * lives: ERR_BUSY. */
+/* Finds, attaches or makes the computer. lifetime AS_IS: as it is; a new one is temporary. Given and
+ * different: ERR_EXISTS with both named. An id whose computer ended by itself: ERR_GONE with the reason,
+ * once; then it is free. Taken by a server that lives: ERR_BUSY. */
 int computers_use(struct computer_session *s, const struct computer_wish *wish, const struct wait *wait,
                   struct computer_use *ret, struct error *err);
 /* How long making one may take here, beside a command's own timeout. */

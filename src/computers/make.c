@@ -36,100 +36,41 @@ int lifetime_check(const char *id, bool is_temporary, enum lifetime wanted, stru
                      id, is_temporary ? "true" : "false", is_temporary ? "false" : "true");
 }
 
-static struct computer_spec spec_of(const struct computer *c)
+struct computer_spec spec_of_record(const struct record *r, const char *folder)
 {
-    return (struct computer_spec){.id = c->id,
-                                  .principal = c->principal,
-                                  .key = c->record.key,
-                                  .folder = c->folder.path,
-                                  .temporary = c->temporary};
+    return (struct computer_spec){
+        .id = r->id, .principal = r->principal, .key = r->key, .folder = folder, .temporary = r->temporary};
 }
 
-void computer_describe_new(struct computer *c, const struct owner *self)
+void record_begin(const struct computers *c, const char *principal, const char *id, bool temporary,
+                  const struct owner *self, struct record *ret)
 {
-    const struct computers *computers = c->computers;
-    struct record *r = &c->record;
-    record_done(r);
-    *r = (struct record){.temporary = c->temporary, .owner = *self};
-    snprintf(r->id, sizeof(r->id), "%s", c->id);
-    snprintf(r->principal, sizeof(r->principal), "%s", c->principal);
-    random_hex(r->key, sizeof(r->key) / 2);
-    snprintf(r->backend, sizeof(r->backend), "%s", computers->backend->ops->name);
-    snprintf(r->network, sizeof(r->network), "%s", computers->network);
-    clock_rfc3339(clock_wall(), r->created_at);
-    memcpy(r->last_used, r->created_at, sizeof(r->last_used));
-}
-
-void computers_prepare(struct computers *c)
-{
-    struct backend *b = c->backend;
-    char principal[SLUG_SIZE];
-    pthread_mutex_lock(&c->lock);
-    bool wanted = c->ahead_for[0] && !c->ahead.path && !c->ahead_busy && c->sessions_open > 0;
-    c->ahead_busy |= wanted;
-    memcpy(principal, c->ahead_for, sizeof(principal));
-    pthread_mutex_unlock(&c->lock);
-    if (!wanted)
-        return;
-    struct folder folder = FOLDER_NONE;
-    if (store_prepare(c->dir, principal, &folder, NULL) == 0 && b->ops->prepare &&
-        b->ops->prepare(b, folder.path, NULL) < 0)
-        store_remove(&folder, NULL);
-    pthread_mutex_lock(&c->lock);
-    c->ahead_busy = false;
-    if (folder.path && c->sessions_open > 0 && strcmp(principal, c->ahead_for) == 0) {
-        c->ahead = folder;
-        folder = (struct folder)FOLDER_NONE;
-    }
-    pthread_mutex_unlock(&c->lock);
-    if (folder.path)
-        store_remove(&folder, NULL);
-}
-
-void computers_drop_ahead(struct computers *c)
-{
-    struct folder unused = FOLDER_NONE;
-    pthread_mutex_lock(&c->lock);
-    if (c->sessions_open == 0) {
-        unused = c->ahead;
-        c->ahead = (struct folder)FOLDER_NONE;
-    }
-    pthread_mutex_unlock(&c->lock);
-    if (unused.path)
-        store_remove(&unused, NULL);
-}
-
-/* What was made ahead, if it is for this principal; and notes whom the next one is for. */
-static struct folder take_ahead(struct computers *c, const char *principal)
-{
-    struct folder taken = FOLDER_NONE, other = FOLDER_NONE;
-    pthread_mutex_lock(&c->lock);
-    struct folder *to = strcmp(principal, c->ahead_for) == 0 ? &taken : &other;
-    *to = c->ahead;
-    c->ahead = (struct folder)FOLDER_NONE;
-    snprintf(c->ahead_for, sizeof(c->ahead_for), "%s", principal);
-    pthread_mutex_unlock(&c->lock);
-    if (other.path)
-        store_remove(&other, NULL);
-    return taken;
+    record_done(ret);
+    *ret = (struct record){.temporary = temporary, .owner = *self};
+    snprintf(ret->id, sizeof(ret->id), "%s", id);
+    snprintf(ret->principal, sizeof(ret->principal), "%s", principal);
+    random_hex(ret->key, sizeof(ret->key) / 2);
+    snprintf(ret->backend, sizeof(ret->backend), "%s", c->backend->ops->name);
+    snprintf(ret->network, sizeof(ret->network), "%s", c->network);
+    clock_rfc3339(clock_wall(), ret->created_at);
+    memcpy(ret->last_used, ret->created_at, sizeof(ret->last_used));
 }
 
 /* The record is written before the backend makes anything, so that a reaper would find it all; and again
  * after, if somebody may want to attach one day. 1: somebody took the id meanwhile. */
-static int make_new(struct computer *c, const struct owner *self, const struct progress *progress,
-                    const struct wait *wait, struct error *err)
+static int make_new(struct computer *c, struct folder *ahead, const struct owner *self,
+                    const struct progress *progress, const struct wait *wait, struct error *err)
 {
     struct backend *b = c->computers->backend;
     struct error why = ERROR_INIT;
-    computer_describe_new(c, self);
-    const struct computer_spec plan_spec = spec_of(c);
-    c->record.data = b->ops->plan(b, &plan_spec);
-    struct folder ahead = take_ahead(c->computers, c->principal);
-    if (store_create(c->computers->dir, &c->record, &ahead, &c->folder, &why) < 0)
+    record_begin(c->computers, c->principal, c->id, c->temporary, self, &c->record);
+    const struct computer_spec planned = spec_of_record(&c->record, NULL);
+    c->record.data = b->ops->plan(b, &planned);
+    if (store_create(c->computers->dir, &c->record, ahead, &c->folder, &why) < 0)
         return why.code == ERR_EXISTS ? 1 : error_set(err, why.code, "%s", why.msg);
     struct computer_owner owner;
     owner_words(self, c->computers->state_dir, &owner);
-    struct computer_spec spec = spec_of(c);
+    struct computer_spec spec = spec_of_record(&c->record, c->folder.path);
     spec.owner = &owner;
     spec.progress = progress;
     if (b->ops->create(b, &spec, wait, &c->instance, &why) < 0) {
@@ -165,7 +106,7 @@ static int set_aside(struct computer *c, const char *what, const struct error *c
 int computer_attach(struct computer *c, const struct owner *self, const struct wait *wait, struct error *err)
 {
     struct backend *b = c->computers->backend;
-    const struct computer_spec spec = spec_of(c);
+    const struct computer_spec spec = spec_of_record(&c->record, c->folder.path);
     struct error why = ERROR_INIT;
     if (b->ops->attach(b, &spec, c->record.data, wait, &c->instance, &why) < 0)
         return why.code == ERR_GONE ? set_aside(c, "can't find the files", &why, err)
@@ -273,7 +214,10 @@ int computer_make(struct computer *c, const struct making *how, const struct wai
             return error_set(err, ERR_UNSUPPORTED,
                              "the backend '%s' cannot keep computers: use temporary=true, or leave it out",
                              b->ops->name);
-        int r = make_new(c, &self, how->progress, wait, err);
+        struct spare spare = spares_take(c->computers, c->principal);
+        int r = spare.instance ? spare_use(c, &spare, &self) : -1;
+        if (r < 0)
+            r = make_new(c, &spare.folder, &self, how->progress, wait, err);
         if (r < 0)
             return -1;
         if (r == 0) {

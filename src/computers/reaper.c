@@ -34,18 +34,9 @@ static bool is_abandoned(const struct owner *self, const struct record *record)
            owner_is_dead(self, &record->owner);
 }
 
-static struct computer_spec spec_of(const struct folder *folder, const struct record *record)
-{
-    return (struct computer_spec){.id = record->id,
-                                  .principal = record->principal,
-                                  .key = record->key,
-                                  .folder = folder->path,
-                                  .temporary = record->temporary};
-}
-
 static void settle(struct computers *c, const struct folder *folder, struct record *record)
 {
-    const struct computer_spec spec = spec_of(folder, record);
+    const struct computer_spec spec = spec_of_record(record, folder->path);
     if (strcmp(record->backend, c->backend->ops->name) != 0 ||
         c->backend->ops->settle(c->backend, &spec, record->data, NULL) < 0)
         return;
@@ -66,7 +57,7 @@ int reap_folder(struct computers *c, struct folder *folder, const struct record 
             "computer '%s' is what a dead server has left of the backend '%s'; a server with that backend "
             "removes it, or choose another computer_id",
             record->id, record->backend);
-    const struct computer_spec spec = spec_of(folder, record);
+    const struct computer_spec spec = spec_of_record(record, folder->path);
     if (c->backend->ops->reap(c->backend, &spec, record->data, err) < 0 || store_remove(folder, err) < 0)
         return error_prefix(err, "computer '%s', left by a dead server, cannot be removed", record->id);
     return 1;
@@ -83,6 +74,17 @@ static bool may_be_orphan(const struct computers *c, const struct owner *self, c
                                      (is_orphan(self, &record) || is_abandoned(self, &record)));
 }
 
+/* A computer that was made ahead has a record, and may have more than a folder. */
+static void remove_debris(struct computers *c, struct folder *folder, const struct record *record)
+{
+    if (record && strcmp(record->backend, c->backend->ops->name) != 0)
+        return;
+    const struct computer_spec spec =
+        record ? spec_of_record(record, folder->path) : (struct computer_spec){0};
+    if (!record || c->backend->ops->reap(c->backend, &spec, record->data, NULL) == 0)
+        store_remove(folder, NULL);
+}
+
 static void reap_name(void *ctx, const char *principal, const char *name)
 {
     struct reaping *reaping = ctx;
@@ -92,9 +94,10 @@ static void reap_name(void *ctx, const char *principal, const char *name)
     _cleanup_(record_done) struct record record = {0};
     if (store_open(reaping->computers->dir, principal, name, &folder, NULL) < 0)
         return;
+    bool readable = store_read(&folder, &record, NULL) == 0;
     if (store_is_debris(name))
-        store_remove(&folder, NULL);
-    else if (store_read(&folder, &record, NULL) < 0)
+        remove_debris(reaping->computers, &folder, readable ? &record : NULL);
+    else if (!readable)
         ; /* whoever asks for it is told */
     else if (is_abandoned(&reaping->self, &record))
         settle(reaping->computers, &folder, &record);

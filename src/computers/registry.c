@@ -18,7 +18,7 @@ struct computers *computers_new(const struct computers_options *options)
     c->backend = options->backend;
     c->max_per_principal = options->max_per_principal;
     c->by_name = map_new(LIMIT_COMPUTERS);
-    c->ahead = (struct folder)FOLDER_NONE;
+    c->pool = options->pool < SPARES_MAX ? options->pool : SPARES_MAX;
     pthread_mutex_init(&c->lock, NULL);
     return c;
 }

@@ -62,6 +62,15 @@ struct running_call {
     struct cancel *cancel; /* a reference */
 };
 
+/* Made ahead: a computer without an id, which nobody has used; or, where computers need their id from birth
+ * or no pool is wanted, just a folder for one. */
+struct spare {
+    struct folder folder; /* under a name that nobody knows */
+    struct record record; /* with an instance only: what a reaper needs */
+    struct instance *instance;
+};
+#define SPARES_MAX 16
+
 struct computers {
     /* constant */
     char *state_dir;
@@ -69,6 +78,7 @@ struct computers {
     char network[32];
     struct backend *backend;
     int max_per_principal;
+    int pool; /* how many computers to have ahead */
 
     pthread_mutex_t lock;
     struct map *by_name; /* "principal/id" -> struct computer, until it is ENDED */
@@ -78,11 +88,12 @@ struct computers {
     struct owner self;
     struct cancel *reaping; /* while our reaper runs: fired when it is over; its own */
 
-    /* A folder made ahead for the next computer of the principal that had the last one made; only while a
+    /* What was made ahead for the next computers of the principal that had the last one made; only while a
      * session is open. */
-    char ahead_for[SLUG_SIZE]; /* "": none was made yet */
-    bool ahead_busy;           /* somebody makes it */
-    struct folder ahead;
+    char spares_for[SLUG_SIZE]; /* "": none was made yet */
+    bool sparing;               /* somebody makes one */
+    struct spare spares[SPARES_MAX];
+    int spare_count;
 };
 
 struct computer_session {
@@ -125,13 +136,22 @@ struct making {
 int computer_make(struct computer *c, const struct making *how, const struct wait *wait, bool *ret_created,
                   struct error *err);
 int lifetime_check(const char *id, bool is_temporary, enum lifetime wanted, struct error *err);
-/* Removes what was made ahead, unless a session is open that may need it. */
-void computers_drop_ahead(struct computers *c);
 /* Who we are, once. */
 int computers_self(struct computers *c, struct owner *ret, struct error *err);
 
-/* Fills the record of a computer that is made now. */
-void computer_describe_new(struct computer *c, const struct owner *self);
+/* Fills a record of a computer that is made now. */
+void record_begin(const struct computers *c, const char *principal, const char *id, bool temporary,
+                  const struct owner *self, struct record *ret);
+/* As the backend is told of it. folder: its path, or NULL. */
+struct computer_spec spec_of_record(const struct record *r, const char *folder);
+
+/* spare.c: one that is there for this principal; all NULL if there is none. */
+struct spare spares_take(struct computers *c, const char *principal);
+/* Makes the computer of it, which it is then. 1: somebody took the id meanwhile; -1: the spare was no good.
+ * It is used up in any case. */
+int spare_use(struct computer *c, struct spare *spare, const struct owner *self);
+/* Removes what was made ahead, unless a session is open that may need it. */
+void spares_drop(struct computers *c);
 
 /* Brings back what c->folder and c->record describe. */
 int computer_attach(struct computer *c, const struct owner *self, const struct wait *wait, struct error *err);

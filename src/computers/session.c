@@ -183,7 +183,7 @@ int computer_session_end(struct computer_session *s, int64_t deadline, struct er
     empty_locked(s, ending, &clean, &count);
     pthread_mutex_unlock(lock);
     clean_all(ending, clean);
-    computers_drop_ahead(s->computers);
+    spares_drop(s->computers);
     pthread_mutex_lock(lock);
     for (size_t i = 0; i < count; i++) {
         await_end_locked(ending[i], deadline, &left);

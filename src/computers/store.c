@@ -143,41 +143,46 @@ int store_prepare(const char *dir, const char *principal, struct folder *ret, st
     return 0;
 }
 
-/* Gives a folder that nobody knows its record and its name. On failure it is removed. */
-static int name_folder(struct folder *f, const struct record *record, const char *path, struct error *err)
+int store_name(const char *dir, const struct record *record, struct folder *f, struct error *err)
 {
-    int r = store_write(f, record, err);
-    if (r == 0 && renameat2(AT_FDCWD, f->path, AT_FDCWD, path, RENAME_NOREPLACE) < 0)
-        r = errno == EEXIST ? error_set(err, ERR_EXISTS, "there is a '%s' already", path)
-                            : error_errno(err, ERR_INTERNAL, errno, "cannot make '%s'", path);
-    if (r < 0) {
-        store_remove(f, NULL);
-        return -1;
-    }
+    _cleanup_(cleanup_free) char *path = xasprintf("%s/%s/%s", dir, record->principal, record->id);
+    if (renameat2(AT_FDCWD, f->path, AT_FDCWD, path, RENAME_NOREPLACE) < 0)
+        return errno == EEXIST ? error_set(err, ERR_EXISTS, "there is a '%s' already", path)
+                               : error_errno(err, ERR_INTERNAL, errno, "cannot make '%s'", path);
     free(f->path);
-    f->path = xstrdup(path);
+    f->path = TAKE_PTR(path);
     return 0;
+}
+
+int store_sync(const char *dir, const struct record *record, struct error *err)
+{
+    _cleanup_(cleanup_free) char *parent = path_join(dir, record->principal);
+    return record->temporary ? 0 : sync_folder(parent, err);
+}
+
+/* With its record and its name. On failure it is removed. */
+static int complete(const char *dir, const struct record *record, struct folder *f, struct error *err)
+{
+    if (store_write(f, record, err) == 0 && store_name(dir, record, f, err) == 0 &&
+        store_sync(dir, record, err) == 0)
+        return 0;
+    store_remove(f, NULL);
+    return -1;
 }
 
 int store_create(const char *dir, const struct record *record, struct folder *ahead, struct folder *ret,
                  struct error *err)
 {
     struct error why = ERROR_INIT;
-    _cleanup_(cleanup_free) char *parent = path_join(dir, record->principal);
-    _cleanup_(cleanup_free) char *path = path_join(parent, record->id);
     struct folder folder = *ahead;
     *ahead = (struct folder)FOLDER_NONE;
-    bool named = folder.path && name_folder(&folder, record, path, &why) == 0;
+    bool made = folder.path && complete(dir, record, &folder, &why) == 0;
     if (why.code == ERR_EXISTS)
         return error_set(err, why.code, "%s", why.msg);
     /* Without one; or somebody has removed it behind our back. */
-    if (!named && (store_prepare(dir, record->principal, &folder, err) < 0 ||
-                   name_folder(&folder, record, path, err) < 0))
+    if (!made &&
+        (store_prepare(dir, record->principal, &folder, err) < 0 || complete(dir, record, &folder, err) < 0))
         return -1;
-    if (!record->temporary && sync_folder(parent, err) < 0) {
-        store_remove(&folder, NULL);
-        return -1;
-    }
     *ret = folder;
     return 0;
 }

@@ -49,6 +49,11 @@ void folder_close(struct folder *f);
 
 /* `dir` is STATE/computers. A folder for a computer to come, of which nobody knows yet: locked, no record. */
 int store_prepare(const char *dir, const char *principal, struct folder *ret, struct error *err);
+/* Gives a folder of store_prepare(), with this record in it, the record's name. ERR_EXISTS if the id has a
+ * folder. On failure it is as it was. */
+int store_name(const char *dir, const struct record *record, struct folder *f, struct error *err);
+/* Makes sure that the name of a permanent computer's folder is on the disk. */
+int store_sync(const char *dir, const struct record *record, struct error *err);
 /* Makes the folder with its record, locked; ERR_EXISTS if the id has one. ahead: of store_prepare() for this
  * principal, or an empty one; it is used up. */
 int store_create(const char *dir, const struct record *record, struct folder *ahead, struct folder *ret,

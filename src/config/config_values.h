@@ -58,6 +58,7 @@ struct config_values {
     double cpu;
     int64_t memory;
     int64_t pids;
+    int64_t warm_pool;
     int64_t disk;
     char *rootfs; /* NULL: the host toolbox */
     char *image;  /* never set with native; nor is platform */

@@ -180,6 +180,10 @@ const struct option_row option_rows[] = {
     {.name = "pids", .type = OPTION_INTEGER, .group = GROUP_LOCAL, MEMBER(pids), .min = 4,
      .max = 4194304, .arg = "N", .def_told = "native 512, docker 1024",
      .help = "Processes and threads that a computer may have."},
+    {.name = "warm-pool", .type = OPTION_INTEGER, .group = GROUP_LOCAL, MEMBER(warm_pool), .def = "4",
+     .min = 0, .max = 16, .arg = "N",
+     .help = "How many native computers to have ready for who asks next, once there was a first one; fewer "
+             "where memory is short. 0: none."},
     {.name = "disk", .type = OPTION_SIZE, .group = GROUP_LOCAL, .traits = OPTION_LATER, MEMBER(disk),
      .min = 1.0 * MIB, .max = MEMORY_MAX, .arg = "SIZE", .def_told = "none",
      .help = "What a computer may write to its disk."},

@@ -36,6 +36,7 @@ static struct figure figures[FIGURES] = {
     [WARM_ARGS] = {"warm_args", "warm call of /bin/true / true", "x", .must = 1.7, .aim = 1.35},
     [WARM_COMMAND] = {"warm_command", "warm command / bash -c true", "x", .must = 1.4, .aim = 1.2},
     [CREATE] = {"create", "bwrap echo / new computer and echo", "x", .must = 1.5, .aim = 2.5, .more_is_better = true},
+    [POOL] = {"pool", "new computer of the pool, true / warm call", "x", .must = 1.6, .aim = 1.2},
     [MEMORY_START] = {"memory_start", "server's memory after initialize", "MiB", .must = 12, .aim = 6},
     [MEMORY_100] = {"memory_100", "server's memory with 100 computers", "MiB", .must = 16, .aim = 8},
     [MEMORY_PRINTABLE] = {"memory_printable", "server's peak, 1 GiB of text printed", "MiB", .must = 24, .aim = 12},
@@ -57,7 +58,7 @@ static const struct {
     const char *title;
     void (*run)(struct bench *b);
 } stages[] = {
-    {"start", stage_start}, {"warm", stage_warm}, {"create", stage_create}, {"memory", stage_memory},
+    {"start", stage_start}, {"warm", stage_warm}, {"create", stage_create}, {"pool", stage_pool}, {"memory", stage_memory},
     {"parallel", stage_parallel}, {"many", stage_many}, {"docker", stage_docker},
 };
 /* clang-format on */

@@ -10,6 +10,7 @@ enum figure_id {
     WARM_ARGS,
     WARM_COMMAND,
     CREATE,
+    POOL,
     MEMORY_START,
     MEMORY_100,
     MEMORY_PRINTABLE,
@@ -56,6 +57,7 @@ void stage_sweep(struct bench *b);
 void stage_start(struct bench *b);
 void stage_warm(struct bench *b);
 void stage_create(struct bench *b);
+void stage_pool(struct bench *b);
 void stage_memory(struct bench *b);
 void stage_parallel(struct bench *b);
 void stage_many(struct bench *b);

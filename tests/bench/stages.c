@@ -18,6 +18,7 @@
 #define MANY 500
 #define WINDOW 50 /* computers at each end of the many, whose medians are compared */
 #define AT_ONCE 20
+#define POOL_REST_CALLS 5
 #define SWEEP_TRIES 1200
 
 static const char *const true_argv[] = {"/bin/true", NULL};
@@ -28,11 +29,18 @@ static const char *const bwrap_argv[] = {
     "--symlink",      "usr/lib64",     "/lib64",    "--proc", "/proc",     "--dev",     "/dev",
     "--tmpfs",        "/tmp",          "/bin/echo", "hi",     NULL};
 
-static void start_server(struct bench *b, struct subject *s, const char *cpus)
+/* cpus NULL: the default; pool: computers that are made ahead. */
+static void start_server_with(struct bench *b, struct subject *s, const char *cpus, const char *pool)
 {
-    const char *args[] = {"--backend",           "native", "--state-dir", b->state_dir,
+    const char *args[] = {"--backend",           "native", "--state-dir", b->state_dir, "--warm-pool", pool,
                           cpus ? "--cpu" : NULL, cpus,     NULL};
     subject_start(s, b->server, args);
+}
+
+/* Computers are made when they are asked for, so that it is making them that is measured. */
+static void start_server(struct bench *b, struct subject *s, const char *cpus)
+{
+    start_server_with(b, s, cpus, "0");
 }
 
 static char *machine_cpus(void)
@@ -113,6 +121,28 @@ void stage_create(struct bench *b)
     figure_set_ratio(b, CREATE, series_median(&peer), series_median(&create), b->runs);
     series_done(&peer);
     series_done(&create);
+}
+
+/* A computer that was made ahead gets its name and runs a command. After each, the pool has time to fill. */
+void stage_pool(struct bench *b)
+{
+    struct series create = {0}, warm = {0};
+    struct subject s;
+    start_server_with(b, &s, NULL, "4");
+    subject_do(&s, TOOL, ARGS_TRUE);
+    for (size_t i = 0; i < b->runs; i++) {
+        char arguments[128];
+        for (int n = 0; n < POOL_REST_CALLS; n++)
+            subject_do(&s, TOOL, ARGS_TRUE);
+        series_add(&warm, subject_call(&s, TOOL, ARGS_TRUE, false));
+        (void)snprintf(arguments, sizeof arguments, "{\"args\":[\"/bin/true\"],\"computer_id\":\"pool-%zu\"}",
+                       i);
+        series_add(&create, subject_call(&s, TOOL, arguments, false));
+    }
+    (void)subject_end(&s, END_SECONDS);
+    figure_set_ratio(b, POOL, series_median(&create), series_median(&warm), b->runs);
+    series_done(&create);
+    series_done(&warm);
 }
 
 /* The server's high-water mark after one call that prints 1 GiB. */

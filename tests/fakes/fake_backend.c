@@ -577,6 +577,9 @@ static int fake_reap(struct backend *b, const struct computer_spec *spec, const 
     if (f->hooks.reap && f->hooks.reap(f->hooks.ctx, spec, data, err) < 0)
         return -1;
     kill_left(spec->key);
+    _cleanup_(cleanup_free) char *home = path_join(spec->folder, "home");
+    if (tree_remove(AT_FDCWD, home, err) < 0)
+        return -1;
     count(f, &f->counts.reaped, 0);
     return 0;
 }

@@ -160,7 +160,7 @@ test('B23: a computer is not held up by others being made, nor by a creation tha
 });
 
 test('a computer whose first process is killed is reported once as gone', needsRoot, async (t) => {
-    const server = await startServer(t);
+    const server = await startServer(t, { args: ['--warm-pool', '0'] });
     await server.run('true', { computer_id: 'victim' });
     const before = new Set(server.family().map((p) => p.pid));
     const { reply } = await server.startAndReach('sleep 300', { computer_id: 'victim' });

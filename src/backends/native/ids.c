@@ -135,6 +135,27 @@ int ids_hold(const struct id_ranges *ranges, const char *folder, uint32_t base, 
     return write_slot(fd, n, folder, err);
 }
 
+int ids_move(const struct id_ranges *ranges, uint32_t base, const char *to,
+             int (*move)(void *ctx, struct error *err), void *ctx, struct error *err)
+{
+    _cleanup_fd_ int fd = -1;
+    uint32_t n = 0;
+    struct slot before;
+    if (!ranges->file)
+        return move(ctx, err);
+    if (check_folder(to, err) < 0 || slot_of(ranges, base, &n, err) < 0 ||
+        lock_file(ranges->file, &fd, err) < 0)
+        return -1;
+    if (read_slot(fd, n, &before) < 0)
+        return error_errno(err, ERR_UNAVAILABLE, errno, "read %s", ranges->file);
+    if (write_slot(fd, n, to, err) < 0)
+        return -1;
+    if (move(ctx, err) == 0)
+        return 0;
+    write_slot(fd, n, before.folder, NULL);
+    return -1;
+}
+
 int ids_give_back(const struct id_ranges *ranges, const char *folder, uint32_t base, struct error *err)
 {
     _cleanup_fd_ int fd = -1;

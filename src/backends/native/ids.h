@@ -24,5 +24,10 @@ struct id_ranges {
 int ids_take(const struct id_ranges *ranges, const char *folder, uint32_t *ret_base, struct error *err);
 /* Makes sure that the folder still holds this range. ERR_UNAVAILABLE if it belongs to another by now. */
 int ids_hold(const struct id_ranges *ranges, const char *folder, uint32_t base, struct error *err);
+/* The range goes along when `move` brings the computer's folder to `to`, or leaves it where it is and fails.
+ * The list is locked meanwhile, since a path that isn't there doesn't hold a range. If we are killed in
+ * between, a computer with an id has its range; only one without may have lost it. */
+int ids_move(const struct id_ranges *ranges, uint32_t base, const char *to,
+             int (*move)(void *ctx, struct error *err), void *ctx, struct error *err);
 /* Gives back a range, if the folder holds it. */
 int ids_give_back(const struct id_ranges *ranges, const char *folder, uint32_t base, struct error *err);

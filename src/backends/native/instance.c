@@ -285,6 +285,19 @@ int instance_create(struct backend *b, const struct computer_spec *spec, const s
     return 0;
 }
 
+int instance_give_id(struct instance *instance, const struct computer_spec *spec,
+                     int (*move)(void *ctx, struct error *err), void *ctx, struct error *err)
+{
+    struct native_instance *i = instance_of(instance);
+    const struct wait wait = {.deadline = clock_now() + NAME_TIMEOUT_NS};
+    if (ids_move(&i->native->ids, i->id_base, spec->folder, move, ctx, err) < 0)
+        return -1;
+    free(i->folder);
+    i->folder = xstrdup(spec->folder);
+    snprintf(i->id, sizeof(i->id), "%s", spec->id);
+    return zygote_name(i->zygote, i->pid, spec->id, &wait, err);
+}
+
 /* Kills the process that the record names, if it is still that one. */
 static int kill_recorded(const json_t *data, struct error *err)
 {

@@ -94,6 +94,8 @@ int native_go_plain(struct native *n, const char *reason, struct error *err);
 /* instance.c: the functions of the same names in backend.h */
 int instance_create(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
                     struct instance **ret, struct error *err);
+int instance_give_id(struct instance *i, const struct computer_spec *spec,
+                     int (*move)(void *ctx, struct error *err), void *ctx, struct error *err);
 int instance_attach(struct backend *b, const struct computer_spec *spec, const json_t *data,
                     const struct wait *wait, struct instance **ret, struct error *err);
 json_t *instance_plan(const struct backend *b, const struct computer_spec *spec);

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -250,7 +251,8 @@ static int await_reply(struct zygote *z, struct zygote_asker *a, const struct wa
     }
 }
 
-int zygote_ask(struct zygote *z, struct guest_create *request, const int *fds, size_t fd_count,
+/* request: its type is there, and its number comes second. */
+static int ask(struct zygote *z, void *request, size_t size, const int *fds, size_t fd_count,
                const struct wait *wait, struct zygote_asker *a, struct error *err)
 {
     *a = (struct zygote_asker){.pidfd = -1, .event = cancel_new()};
@@ -258,9 +260,8 @@ int zygote_ask(struct zygote *z, struct guest_create *request, const int *fds, s
     a->request = ++z->next_request;
     list_append(&z->askers, &a->node);
     pthread_mutex_unlock(&z->lock);
-    request->type = GUEST_CREATE;
-    request->request = a->request;
-    if (channel_send(z->control, request, sizeof(*request), NULL, 0, fds, fd_count, wait, err) == 0)
+    ((uint32_t *)request)[1] = a->request;
+    if (channel_send(z->control, request, size, NULL, 0, fds, fd_count, wait, err) == 0)
         return 0;
     if (err && err->code == ERR_GONE)
         error_set(err, ERR_UNAVAILABLE, "the zygote process has died; the next attempt starts a new one");
@@ -268,8 +269,18 @@ int zygote_ask(struct zygote *z, struct guest_create *request, const int *fds, s
     return -1;
 }
 
-int zygote_await(struct zygote *z, struct zygote_asker *a, const struct wait *wait, pid_t *ret_pid,
-                 int *ret_pidfd, struct error *err)
+_Static_assert(offsetof(struct guest_create, request) == sizeof(uint32_t), "comes second");
+_Static_assert(offsetof(struct guest_name, request) == sizeof(uint32_t), "comes second");
+
+int zygote_ask(struct zygote *z, struct guest_create *request, const int *fds, size_t fd_count,
+               const struct wait *wait, struct zygote_asker *a, struct error *err)
+{
+    request->type = GUEST_CREATE;
+    return ask(z, request, sizeof(*request), fds, fd_count, wait, a, err);
+}
+
+/* 0: a->reply says that it worked; a->pidfd may hold a descriptor in any case. */
+static int await_success(struct zygote *z, struct zygote_asker *a, const struct wait *wait, struct error *err)
 {
     int64_t latest = clock_now() + CREATE_TIMEOUT_NS;
     struct wait bounded = wait_at_most(wait, latest);
@@ -280,21 +291,39 @@ int zygote_await(struct zygote *z, struct zygote_asker *a, const struct wait *wa
     pthread_mutex_unlock(&z->lock);
     int failed = await_reply(z, a, &bounded, err);
     leave(z, a);
+    if (failed == 0)
+        return a->reply.error.stage[0] ? channel_failed(&a->reply.error, err) : 0;
+    if (a->pidfd >= 0)
+        pidfd_send_signal(a->pidfd, SIGKILL, NULL, 0);
+    if (err && err->code == ERR_TIMEOUT && bounded.deadline == latest)
+        error_set(err, ERR_UNAVAILABLE, "the zygote process does not answer");
+    return -1;
+}
+
+int zygote_await(struct zygote *z, struct zygote_asker *a, const struct wait *wait, pid_t *ret_pid,
+                 int *ret_pidfd, struct error *err)
+{
+    int failed = await_success(z, a, wait, err);
     _cleanup_fd_ int pidfd = a->pidfd;
-    if (failed < 0) {
-        if (pidfd >= 0)
-            pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
-        if (err && err->code == ERR_TIMEOUT && bounded.deadline == latest)
-            error_set(err, ERR_UNAVAILABLE, "the zygote process does not answer");
+    if (failed < 0)
         return -1;
-    }
-    if (a->reply.error.stage[0])
-        return channel_failed(&a->reply.error, err);
     if (pidfd < 0)
         return error_set(err, ERR_INTERNAL, "the zygote answered without a descriptor");
     *ret_pid = a->reply.pid;
     *ret_pidfd = TAKE_FD(pidfd);
     return 0;
+}
+
+int zygote_name(struct zygote *z, pid_t pid, const char *hostname, const struct wait *wait, struct error *err)
+{
+    struct guest_name request = {.type = GUEST_NAME, .pid = pid};
+    struct zygote_asker a;
+    snprintf(request.hostname, sizeof(request.hostname), "%s", hostname);
+    if (ask(z, &request, sizeof(request), NULL, 0, wait, &a, err) < 0)
+        return -1;
+    int failed = await_success(z, &a, wait, err);
+    fd_close(a.pidfd);
+    return failed;
 }
 
 void zygote_forget(struct zygote *z, struct zygote_asker *a)

@@ -38,5 +38,8 @@ int zygote_ask(struct zygote *z, struct guest_create *request, const int *fds, s
                const struct wait *wait, struct zygote_asker *a, struct error *err);
 int zygote_await(struct zygote *z, struct zygote_asker *a, const struct wait *wait, pid_t *ret_pid,
                  int *ret_pidfd, struct error *err);
+/* Gives the computer whose first process has this number its host name, within `wait`. */
+int zygote_name(struct zygote *z, pid_t pid, const char *hostname, const struct wait *wait,
+                struct error *err);
 /* Nobody wants it any more: if it comes to life it is killed. */
 void zygote_forget(struct zygote *z, struct zygote_asker *a);

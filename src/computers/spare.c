@@ -1,0 +1,209 @@
+/* What is made ahead, while nobody waits: whole computers without an id, if the backend can name them later,
+ * else one folder. A spare looks like a computer that is being born: a locked folder under a name that nobody
+ * knows, but with a record, so that a reaper finds all of it when its server was killed. */
+#include "computers/registry.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#define SPARE_NONE                                                                                           \
+    (struct spare)                                                                                           \
+    {                                                                                                        \
+        .folder = FOLDER_NONE                                                                                \
+    }
+
+static bool makes_whole(const struct computers *c)
+{
+    return c->pool > 0 && c->backend->ops->give_id;
+}
+
+static int wanted(const struct computers *c)
+{
+    return makes_whole(c) ? c->pool : 1;
+}
+
+static void drop(struct spare *s)
+{
+    if (s->instance && s->instance->ops->remove(TAKE_PTR(s->instance), NULL) < 0)
+        folder_close(&s->folder); /* with its record, which the reaper needs */
+    if (s->folder.path)
+        store_remove(&s->folder, NULL);
+    record_done(&s->record);
+    *s = SPARE_NONE;
+}
+
+/* The first command of a computer costs more than the others: the kernel looks up everything anew. */
+static void rehearse(struct instance *i, const struct wait *wait)
+{
+    static char program[] = "/bin/true";
+    static char *const argv[] = {program, NULL};
+    const struct exec_request request = {.argv = argv, .output_limit = 1, .wait = *wait};
+    struct exec_result result = {0};
+    if (i->ops->exec(i, &request, &result, NULL) == 0)
+        exec_result_done(&result);
+}
+
+static int make_whole(struct computers *c, const char *principal, struct spare *s, struct error *err)
+{
+    struct backend *b = c->backend;
+    const struct wait wait = {.deadline = clock_deadline_after(CREATE_SECONDS)};
+    struct owner self;
+    struct computer_owner owner;
+    if (computers_self(c, &self, err) < 0)
+        return -1;
+    record_begin(c, principal, "", true, &self, &s->record);
+    struct computer_spec spec = spec_of_record(&s->record, s->folder.path);
+    s->record.data = b->ops->plan(b, &spec);
+    owner_words(&self, c->state_dir, &owner);
+    spec.owner = &owner;
+    if (store_write(&s->folder, &s->record, err) < 0 ||
+        b->ops->create(b, &spec, &wait, &s->instance, err) < 0)
+        return -1;
+    rehearse(s->instance, &wait);
+    return 0;
+}
+
+static int make_spare(struct computers *c, const char *principal, struct spare *ret)
+{
+    struct backend *b = c->backend;
+    struct spare s = SPARE_NONE;
+    if (store_prepare(c->dir, principal, &s.folder, NULL) < 0)
+        return -1;
+    int failed = makes_whole(c)    ? make_whole(c, principal, &s, NULL)
+                 : b->ops->prepare ? b->ops->prepare(b, s.folder.path, NULL)
+                                   : 0;
+    if (failed < 0) {
+        drop(&s);
+        return -1;
+    }
+    *ret = s;
+    return 0;
+}
+
+static bool is_needed_locked(const struct computers *c)
+{
+    return c->spares_for[0] && !c->sparing && c->sessions_open > 0 && c->spare_count < wanted(c);
+}
+
+static bool is_wanted_locked(const struct computers *c, const char *principal)
+{
+    return c->sessions_open > 0 && strcmp(principal, c->spares_for) == 0;
+}
+
+void computers_prepare(struct computers *c)
+{
+    int failed = 0;
+    pthread_mutex_lock(&c->lock);
+    while (failed == 0 && is_needed_locked(c)) {
+        struct spare made = SPARE_NONE;
+        char principal[SLUG_SIZE];
+        memcpy(principal, c->spares_for, sizeof(principal));
+        c->sparing = true;
+        pthread_mutex_unlock(&c->lock);
+        failed = make_spare(c, principal, &made);
+        pthread_mutex_lock(&c->lock);
+        c->sparing = false;
+        if (failed == 0 && is_wanted_locked(c, principal)) {
+            c->spares[c->spare_count++] = made;
+        } else if (failed == 0) {
+            pthread_mutex_unlock(&c->lock);
+            drop(&made);
+            pthread_mutex_lock(&c->lock);
+        }
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* All of them, to be dropped without the lock. */
+static int take_all_locked(struct computers *c, struct spare ret[SPARES_MAX])
+{
+    int count = c->spare_count;
+    memcpy(ret, c->spares, sizeof(c->spares));
+    c->spare_count = 0;
+    return count;
+}
+
+static void drop_all(struct spare *spares, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (spares[i].instance)
+            spares[i].instance->ops->kill(spares[i].instance); /* so that they end side by side */
+    for (int i = 0; i < count; i++)
+        drop(&spares[i]);
+}
+
+void spares_drop(struct computers *c)
+{
+    struct spare unused[SPARES_MAX];
+    pthread_mutex_lock(&c->lock);
+    int count = c->sessions_open == 0 ? take_all_locked(c, unused) : 0;
+    pthread_mutex_unlock(&c->lock);
+    drop_all(unused, count);
+}
+
+struct spare spares_take(struct computers *c, const char *principal)
+{
+    struct spare taken = SPARE_NONE, others[SPARES_MAX];
+    int count = 0;
+    pthread_mutex_lock(&c->lock);
+    if (strcmp(principal, c->spares_for) != 0)
+        count = take_all_locked(c, others);
+    else if (c->spare_count > 0)
+        taken = c->spares[--c->spare_count];
+    snprintf(c->spares_for, sizeof(c->spares_for), "%s", principal);
+    pthread_mutex_unlock(&c->lock);
+    drop_all(others, count);
+    if (taken.instance && !taken.instance->ops->alive(taken.instance))
+        drop(&taken);
+    return taken;
+}
+
+struct move {
+    const char *dir;
+    const struct record *record;
+    struct folder *folder;
+};
+
+static int move_folder(void *ctx, struct error *err)
+{
+    struct move *m = ctx;
+    return store_name(m->dir, m->record, m->folder, err);
+}
+
+/* The record comes first: from the moment that the folder has its name, it says what that is. */
+static int become(struct computer *c, struct spare *spare, struct error *err)
+{
+    const struct computers *computers = c->computers;
+    const struct record *r = &c->record;
+    _cleanup_(cleanup_free) char *path = xasprintf("%s/%s/%s", computers->dir, c->principal, c->id);
+    const struct computer_spec spec = spec_of_record(r, path);
+    struct move move = {computers->dir, r, &spare->folder};
+    if (store_write(&spare->folder, r, err) < 0 ||
+        computers->backend->ops->give_id(spare->instance, &spec, move_folder, &move, err) < 0)
+        return -1;
+    return store_sync(computers->dir, r, err);
+}
+
+int spare_use(struct computer *c, struct spare *spare, const struct owner *self)
+{
+    struct record *r = &c->record;
+    struct error why = ERROR_INIT;
+    record_begin(c->computers, c->principal, c->id, c->temporary, self, r);
+    memcpy(r->key, spare->record.key, sizeof(r->key));
+    r->ready = true;
+    r->data = spare->instance->ops->record(spare->instance);
+    if (become(c, spare, &why) < 0) {
+        log_debug("computer %s/%s: one made ahead is no good: %s", c->principal, c->id, why.msg);
+        drop(spare);
+        return why.code == ERR_EXISTS ? 1 : -1;
+    }
+    c->folder = spare->folder;
+    c->instance = spare->instance;
+    record_done(&spare->record);
+    *spare = SPARE_NONE;
+    return 0;
+}
