@@ -341,15 +341,15 @@ static bool read_refusal(const char *words, struct guest_exit *ret)
         const char *words;
         int sys;
     } table[] = {
-        {"not found in $PATH", ENOENT}, {"o such file or directory", ENOENT},
-        {"ermission denied", EACCES},   {"xec format error", ENOEXEC},
-        {"s a directory", EACCES},      {"ot a directory", ENOTDIR},
-        {"oo many levels of", ELOOP},   {"rgument list too long", E2BIG},
+        {"not found in $PATH", ENOENT}, {"no such file or directory", ENOENT},
+        {"permission denied", EACCES},  {"exec format error", ENOEXEC},
+        {"is a directory", EACCES},     {"not a directory", ENOTDIR},
+        {"too many levels of", ELOOP},  {"argument list too long", E2BIG},
     };
     bool chdir =
         !strstr(words, ": exec: \"") && (strstr(words, "chdir") || strstr(words, "working directory"));
     for (size_t n = 0; n < ARRAY_LEN(table); n++)
-        if (strstr(words, table[n].words)) {
+        if (strcasestr(words, table[n].words)) {
             *ret = (struct guest_exit){.stage = chdir ? GUEST_STAGE_CHDIR : GUEST_STAGE_EXEC,
                                        .sys = table[n].sys};
             return true;
