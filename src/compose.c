@@ -73,6 +73,7 @@ static struct backend *native_backend(const struct config_values *v)
         .memory_bytes = v->memory,
         .pids = v->pids,
         .cpus = v->cpu,
+        .disk_bytes = v->disk,
         .network_wanted = v->network,
     });
 }

@@ -23,6 +23,8 @@
 #define YEAR_S 31536000.0
 #define DAY_S 86400.0
 #define MEMORY_MIN (4.0 * MIB)
+#define DISK_MIN (16.0 * MIB)
+#define DISK_MAX (8.0 * MIB * MIB)
 #define MEMORY_MAX (64.0 * MIB * MIB)
 
 const struct option_group_row option_groups[GROUP_COUNT] = {
@@ -184,9 +186,11 @@ const struct option_row option_rows[] = {
      .min = 0, .max = 16, .arg = "N",
      .help = "How many native computers to have ready for who asks next, once there was a first one; fewer "
              "where memory is short. 0: none."},
-    {.name = "disk", .type = OPTION_SIZE, .group = GROUP_LOCAL, .traits = OPTION_LATER, MEMBER(disk),
-     .min = 1.0 * MIB, .max = MEMORY_MAX, .arg = "SIZE", .def_told = "none",
-     .help = "What a computer may write to its disk."},
+    {.name = "disk", .type = OPTION_SIZE, .group = GROUP_LOCAL, MEMBER(disk), .min = DISK_MIN,
+     .max = DISK_MAX, .arg = "SIZE", .def_told = "no limit",
+     .help = "What a new native computer may write to its disk, with a file for each 8 KiB of it. Enforced where "
+             "the server is root and the machine has loop devices and mkfs.ext4; else watched while commands "
+             "run. Means native."},
     {.name = "rootfs", .type = OPTION_PATH, .group = GROUP_LOCAL, MEMBER(rootfs), .arg = "DIR",
      .def_told = "the programs of this machine",
      .help = "Folder that native computers have as their root. It is never written to. Means native."},

@@ -137,24 +137,29 @@ static enum config_backend docker_or_podman(const struct config *c)
     return is_podman(v) || only_podman ? CONFIG_PODMAN : CONFIG_DOCKER;
 }
 
+static const struct option_row *meaning_native(const struct config *c)
+{
+    return c->values.rootfs ? ROW(rootfs) : c->values.disk ? ROW(disk) : NULL;
+}
+
 /* Who names no backend may still have said which. */
 static int settle_backend(struct config *c, struct error *err)
 {
     struct config_values *v = &c->values;
     if (v->backend != CONFIG_AUTO)
         return 0;
-    const struct option_row *by = meaning_docker(c);
-    if (v->rootfs && by && config_is_explicit(c, by)) {
+    const struct option_row *by = meaning_docker(c), *native = meaning_native(c);
+    if (native && by && config_is_explicit(c, by)) {
         char why[128];
         snprintf(why, sizeof(why), "means native computers, and --%s means docker; give one of them",
                  by->name);
-        return refuse(c, ROW(rootfs), err, why);
+        return refuse(c, native, err, why);
     }
-    if (v->rootfs)
-        by = ROW(rootfs);
+    if (native)
+        by = native;
     if (!by)
         return 0;
-    v->backend = v->rootfs ? CONFIG_NATIVE : docker_or_podman(c);
+    v->backend = native ? CONFIG_NATIVE : docker_or_podman(c);
     c->origins[ROW(backend) - option_rows] = *config_origin(c, by);
     return 0;
 }
@@ -207,6 +212,10 @@ static int check_containers(struct config *c, struct error *err)
     const struct config_values *v = &c->values;
     if (uses_engine(c) && v->rootfs)
         return refuse(c, ROW(rootfs), err, "is for native computers; containers take --image IMAGE");
+    if (uses_engine(c) && v->disk) {
+        return refuse(c, ROW(disk), err,
+                      "is for native computers in this version; leave it out, or say --backend native");
+    }
     if (!uses_engine(c) && v->on_exit == CONFIG_ON_EXIT_KEEP) {
         return refuse(c, ROW(on_exit), err,
                       "is for --backend docker and podman in this version; name one, or leave it out");

@@ -231,6 +231,7 @@ static void write_optional(struct json_writer *w, const struct content *c)
     write_flag(w, "timed_out", r->result->timed_out);
     write_signal(w, r->result);
     write_flag(w, "oom_killed", r->result->oom_killed);
+    write_flag(w, "disk_full", r->result->disk_full);
     write_truncated(w, c);
     write_background(w, r->result);
     if (r->base64) {

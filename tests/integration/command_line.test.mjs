@@ -72,7 +72,7 @@ const refused = [
     ['--tool-instruction-override', 'a', '--extended-tool-instruction', 'b'], ['--config', '/nonexistent.toml'],
     ['--backend', 'e2b'], ['--backend', 'fly'], ['--backend', 'modal'],
     ['--backend', 'go_busybox'], ['--backend', 'wasm'], ['--backend', 'kubernetes'],
-    ['--backend', 'native', '--network'], ['--backend', 'native', '--image', 'debian:12'], ['--backend', 'native', '--disk', '1g'],
+    ['--backend', 'native', '--network'], ['--backend', 'native', '--image', 'debian:12'], ['--backend', 'native', '--disk', '1m'],
     ['--backend', 'native', '--platform', 'linux/arm64'], ['--backend', 'native', '--on-exit', 'keep'], ['--on-exit', 'keep'],
     ['--backend', 'docker', '--disk', '1g'], ['--backend', 'docker', '--rootfs', '/'], ['--rootfs', '/', '--image', 'debian:12'],
     ['--backend', 'docker', '--image', 'Not An Image'], ['--backend', 'docker', '--docker-run-flag', '--no-such-flag'],

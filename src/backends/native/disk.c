@@ -28,7 +28,8 @@
 #define MAKER_FD 3
 #define MAKER_TIMEOUT_NS (10 * NSEC_PER_SEC)
 #define BYTES_PER_FILE 8192 /* of the cap: a file's share, in mean */
-#define FULL_BYTES 65536    /* less than this is left: what failed for want of room may have left some */
+#define FILES_MAX (INT64_C(16) << 20)
+#define FULL_BYTES 65536 /* less than this is left: what failed for want of room may have left some */
 #define COPY_BYTES 65536
 
 /* --- making images --- */
@@ -168,18 +169,20 @@ int disk_make_image(const struct disks *d, int dirfd, struct error *err)
 
 /* --- the way of a backend --- */
 
-void disks_prepare(struct disks *d, int64_t bytes, const char *state_dir, bool try_image)
+void disks_prepare(struct disks *d, int64_t bytes, const char *state_dir, const char *no_image)
 {
     struct error why = ERROR_INIT;
     *d = (struct disks)DISKS_NONE;
     if (bytes == 0)
         return;
     d->limit = (struct usage){.bytes = bytes, .files = bytes / BYTES_PER_FILE};
+    if (d->limit.files > FILES_MAX)
+        d->limit.files = FILES_MAX;
     d->way = DISK_WATCHED;
-    if (try_image)
-        d->template = make_template(d, state_dir, &why);
+    if (no_image)
+        error_set(&why, ERR_UNAVAILABLE, "%s", no_image);
     else
-        error_set(&why, ERR_UNAVAILABLE, "images are not tried");
+        d->template = make_template(d, state_dir, &why);
     if (d->template >= 0)
         d->way = DISK_IMAGE;
     else

@@ -27,8 +27,8 @@ struct disks {
     {                                                                                                        \
         .template = -1                                                                                       \
     }
-/* Finds the way by trying it. bytes 0: no cap. try_image false: as if that couldn't be had. */
-void disks_prepare(struct disks *d, int64_t bytes, const char *state_dir, bool try_image);
+/* Finds the way by trying it. bytes 0: no cap. no_image: why an image can't be had; NULL: it may. */
+void disks_prepare(struct disks *d, int64_t bytes, const char *state_dir, const char *no_image);
 void disks_done(struct disks *d);
 
 /* One computer's. */

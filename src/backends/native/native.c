@@ -63,7 +63,6 @@ static int prepare_machine(struct native *n, struct error *err)
     cgroups_prepare(&n->cgroups);
     if (n->machine.no_cgroup2)
         cgroups_drop_unified(&n->cgroups);
-    disks_prepare(&n->disks, n->disk_bytes, n->state_dir, !n->machine.no_images);
     return 0;
 }
 
@@ -107,6 +106,14 @@ static struct zygote *start_zygote(struct native *n, const struct wait *wait, st
     return zygote_start(&setup, wait, err);
 }
 
+/* An image belongs to the machine's root. */
+static const char *why_no_image(const struct native *n)
+{
+    if (n->machine.no_images)
+        return "images are not tried";
+    return n->rung == RUNG_ROOT ? NULL : "only root of the machine can mount an image for each computer";
+}
+
 /* On the first rung that holds. */
 static struct zygote *climb(struct native *n, const struct wait *wait, struct error *err)
 {
@@ -124,6 +131,7 @@ static struct zygote *climb(struct native *n, const struct wait *wait, struct er
     }
     struct cgroup_place *pids = &n->cgroups.places[CGROUP_PIDS];
     pids->per_user = pids->version == 0 && rung_counts_processes(n->rung);
+    disks_prepare(&n->disks, n->disk_bytes, n->state_dir, why_no_image(n));
     _cleanup_(cleanup_free) char *limits = describe_limits(&n->limits, &n->cgroups, n->disk_bytes, &n->disks);
     const char *words = rung_words(n->rung);
     n->limits_held = xasprintf("%s%s%s", limits, words ? "; " : "", words ? words : "");
@@ -136,8 +144,6 @@ static void unprepare(struct native *n)
 {
     toolbox_done(&n->toolbox);
     cgroups_done(&n->cgroups);
-    disks_done(&n->disks);
-    n->disks = (struct disks)DISKS_NONE;
 }
 
 static struct zygote *prepare(struct native *n, struct error *err)

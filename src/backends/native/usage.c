@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,11 +23,17 @@ static void count(const struct stat *st, struct usage *u)
     u->files++;
 }
 
+/* What has just gone or changed; and what is closed to us, who may not be root. */
+static bool is_passed_over(int sys)
+{
+    return sys == ENOENT || sys == ENOTDIR || sys == ELOOP || sys == EACCES;
+}
+
 static int count_folder(int parent, const char *name, int depth, int64_t max_files, struct usage *u)
 {
     _cleanup_fd_ int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -1;
+        return is_passed_over(errno) ? 0 : -1;
     _cleanup_(cleanup_closedir) DIR *dir = fdopendir(fd);
     if (!dir)
         return -1;

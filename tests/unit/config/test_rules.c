@@ -81,6 +81,10 @@ static void meant_native(void **state)
     assert_refused(ARGS("--rootfs=/", "--image=alpine"), ENV(), 1,
                    TEXTS("--rootfs /", "--image means docker", "one of them"));
     assert_refused(ARGS("--rootfs=/", "--network"), ENV(), 1, TEXTS("--rootfs /", "--network means docker"));
+    assert_backend(ARGS("--disk=1g"), ENV(), CONFIG_NATIVE, "docker");
+    assert_refused(ARGS("--disk=1g", "--image=alpine"), ENV(), 1,
+                   TEXTS("--disk 1073741824", "--image means docker", "one of them"));
+    assert_refused(ARGS("--backend=native", "--disk=1m"), ENV(), 1, TEXTS("--disk 1m", "16m"));
     assert_refused(ARGS("--rootfs=/", "--backend=docker"), ENV(), 1,
                    TEXTS("--rootfs /", "native computers", "--image"));
 }
@@ -142,7 +146,7 @@ static void container_options(void **state)
     assert_refused(ARGS("--on-exit=keep"), ENV(), 1, TEXTS("--on-exit keep", "--backend docker"));
     config_free(load_ok(ARGS("--backend=native", "--on-exit=stop"), ENV()));
     assert_refused(ARGS("--backend=docker", "--disk=1g"), ENV(), 1,
-                   TEXTS("--disk 1073741824", "not in this version"));
+                   TEXTS("--disk 1073741824", "native computers"));
 }
 
 static void later_options(void **state)

@@ -102,6 +102,7 @@ static void optional_members(void **state)
     _cleanup_(exec_result_done) struct exec_result r = {.exit_code = 137,
                                                         .signal = SIGKILL,
                                                         .oom_killed = true,
+                                                        .disk_full = true,
                                                         .background = {7, 9},
                                                         .background_count = 2,
                                                         .background_more = true,
@@ -116,7 +117,8 @@ static void optional_members(void **state)
     assert_string_equal(
         text,
         "{\"computer_id\":\"a\",\"temporary\":false,\"stdout\":\"\",\"stderr\":\"\",\"exit_code\":137,"
-        "\"exec_duration_ms\":0,\"created\":true,\"signal\":\"SIGKILL\",\"oom_killed\":true,\"background\":["
+        "\"exec_duration_ms\":0,\"created\":true,\"signal\":\"SIGKILL\",\"oom_killed\":true,\"disk_full\":"
+        "true,\"background\":["
         "7,9],"
         "\"background_more\":true,\"ignored_arguments\":[\"why\"],\"note\":\"a note; the memory limit of the "
         "computer ended a process (it has 512 MiB of memory)\"}");
