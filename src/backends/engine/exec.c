@@ -79,7 +79,8 @@ static int make_link(struct engine_instance *i, const struct wait *wait, struct 
     struct error why = ERROR_INIT;
     if (engine_instance_enter(i, wait, ret, &why) == 0)
         return 0;
-    return error_set(err, why.code == ERR_GONE ? ERR_UNAVAILABLE : why.code, "%s", why.msg);
+    const bool stopped = why.code == ERR_TIMEOUT || why.code == ERR_CANCELLED || why.code == ERR_DELETED;
+    return error_set(err, stopped || why.code == ERR_LIMIT ? why.code : ERR_UNAVAILABLE, "%s", why.msg);
 }
 
 /* Under the lock, which is left meanwhile. */
