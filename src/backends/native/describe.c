@@ -66,17 +66,17 @@ char *describe_size(int64_t bytes)
     return xasprintf("%lld bytes", (long long)bytes);
 }
 
-static int append_disk(struct buf *b, int64_t bytes, const struct disks *disks)
+static int append_disk(struct buf *b, const struct disks *disks)
 {
-    _cleanup_(cleanup_free) char *disk = describe_size(bytes);
-    if (buf_printf(b, ", %s of disk", disk) < 0)
+    _cleanup_(cleanup_free) char *size = describe_size(disks->limit.bytes);
+    if (buf_printf(b, ", %s of disk", size) < 0)
         return -1;
-    if (!disks || disks->way != DISK_WATCHED)
+    if (disks->way != DISK_WATCHED)
         return 0;
     return buf_printf(b, " (watched while commands run, not enforced: %s)", disks->why);
 }
 
-char *describe_limits(const struct cgroup_values *values, const struct cgroups *held, int64_t disk_bytes,
+char *describe_limits(const struct cgroup_values *values, const struct cgroups *held,
                       const struct disks *disks)
 {
     _cleanup_(buf_done) struct buf b = BUF_INIT(4096);
@@ -87,7 +87,7 @@ char *describe_limits(const struct cgroup_values *values, const struct cgroups *
     append_reason(&b, held, CGROUP_PIDS);
     cut |= buf_printf(&b, ", %.12g CPU%s", values->cpus, values->cpus == 1.0 ? "" : "s") < 0;
     append_reason(&b, held, CGROUP_CPU);
-    if (disk_bytes > 0)
-        cut |= append_disk(&b, disk_bytes, disks) < 0;
+    if (disks->way != DISK_NONE)
+        cut |= append_disk(&b, disks) < 0;
     return cut && b.len == 0 ? xstrdup("") : buf_steal(&b);
 }

@@ -9,7 +9,7 @@
 char *describe_environment(const char *rootfs);
 /* "1 GiB". */
 char *describe_size(int64_t bytes);
-/* "512 MiB of memory, 512 processes, 1 CPU, 1 GiB of disk". disk_bytes 0: no limit. held and disks NULL: as
- * asked for; else with what isn't enforced named as such. */
-char *describe_limits(const struct cgroup_values *values, const struct cgroups *held, int64_t disk_bytes,
+/* "512 MiB of memory, 512 processes, 1 CPU, 1 GiB of disk", with what isn't enforced named as such. held
+ * NULL: that isn't known yet of the first three. */
+char *describe_limits(const struct cgroup_values *values, const struct cgroups *held,
                       const struct disks *disks);

@@ -25,6 +25,7 @@
 
 #define IMAGE_NAME "disk"
 #define MAKER "mkfs.ext4"
+#define MAKER_MISSING MAKER " was not found: install e2fsprogs"
 #define MAKER_FD 3
 #define MAKER_TIMEOUT_NS (10 * NSEC_PER_SEC)
 #define BYTES_PER_FILE 8192 /* of the cap: a file's share, in mean */
@@ -66,7 +67,7 @@ static int run_maker(int image, int64_t files, struct error *err)
 {
     _cleanup_(cleanup_free) char *path = find_maker();
     if (!path)
-        return error_set(err, ERR_UNAVAILABLE, MAKER " was not found: install e2fsprogs");
+        return error_set(err, ERR_UNAVAILABLE, MAKER_MISSING);
     char count[24], target[32];
     snprintf(count, sizeof(count), "%lld", (long long)files);
     snprintf(target, sizeof(target), "/proc/self/fd/%d", MAKER_FD);
@@ -169,24 +170,44 @@ int disk_make_image(const struct disks *d, int dirfd, struct error *err)
 
 /* --- the way of a backend --- */
 
-void disks_prepare(struct disks *d, int64_t bytes, const char *state_dir, const char *no_image)
+static const char *what_is_missing(void)
 {
-    struct error why = ERROR_INIT;
+    _cleanup_(cleanup_free) char *maker = find_maker();
+    if (geteuid() != 0)
+        return "only root of the machine can mount an image for each computer";
+    if (access(LOOP_CONTROL, R_OK | W_OK) < 0)
+        return "there are no loop devices";
+    return maker ? NULL : MAKER_MISSING;
+}
+
+static void only_watch(struct disks *d, const char *why)
+{
+    d->way = DISK_WATCHED;
+    snprintf(d->why, sizeof(d->why), "%.255s", why);
+}
+
+void disks_foresee(struct disks *d, int64_t bytes)
+{
     *d = (struct disks)DISKS_NONE;
     if (bytes == 0)
         return;
-    d->limit = (struct usage){.bytes = bytes, .files = bytes / BYTES_PER_FILE};
-    if (d->limit.files > FILES_MAX)
-        d->limit.files = FILES_MAX;
-    d->way = DISK_WATCHED;
+    int64_t files = bytes / BYTES_PER_FILE;
+    d->limit = (struct usage){.bytes = bytes, .files = files < FILES_MAX ? files : FILES_MAX};
+    d->way = DISK_IMAGE;
+    const char *missing = what_is_missing();
+    if (missing)
+        only_watch(d, missing);
+}
+
+void disks_prepare(struct disks *d, const char *state_dir, const char *no_image)
+{
+    struct error why = ERROR_INIT;
+    if (d->way != DISK_IMAGE)
+        return;
     if (no_image)
-        error_set(&why, ERR_UNAVAILABLE, "%s", no_image);
-    else
-        d->template = make_template(d, state_dir, &why);
-    if (d->template >= 0)
-        d->way = DISK_IMAGE;
-    else
-        snprintf(d->why, sizeof(d->why), "%.255s", why.msg);
+        only_watch(d, no_image);
+    else if ((d->template = make_template(d, state_dir, &why)) < 0)
+        only_watch(d, why.msg);
 }
 
 void disks_done(struct disks *d)

@@ -27,8 +27,10 @@ struct disks {
     {                                                                                                        \
         .template = -1                                                                                       \
     }
-/* Finds the way by trying it. bytes 0: no cap. no_image: why an image can't be had; NULL: it may. */
-void disks_prepare(struct disks *d, int64_t bytes, const char *state_dir, const char *no_image);
+/* By a look at what is there. bytes 0: no cap. */
+void disks_foresee(struct disks *d, int64_t bytes);
+/* Then by trying. no_image: why an image can't be had all the same, or NULL. */
+void disks_prepare(struct disks *d, const char *state_dir, const char *no_image);
 void disks_done(struct disks *d);
 
 /* One computer's. */

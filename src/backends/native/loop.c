@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-#define CONTROL "/dev/loop-control"
 #define DEVICE_TRIES 64 /* another process may take the device that we were told is free */
 #define LOCK_TIMEOUT_NS (10 * NSEC_PER_SEC)
 #define LOCK_AGAIN_NS (5 * NSEC_PER_MSEC)
@@ -47,9 +46,9 @@ int loop_lock(int image, const struct wait *wait, struct error *err)
 static int attach_device(int image, char *path, size_t size, struct error *err)
 {
     const struct loop_config config = {.fd = (unsigned)image, .info.lo_flags = LO_FLAGS_AUTOCLEAR};
-    _cleanup_fd_ int control = open(CONTROL, O_RDWR | O_CLOEXEC);
+    _cleanup_fd_ int control = open(LOOP_CONTROL, O_RDWR | O_CLOEXEC);
     if (control < 0)
-        return error_errno(err, ERR_UNAVAILABLE, errno, "open " CONTROL);
+        return error_errno(err, ERR_UNAVAILABLE, errno, "open " LOOP_CONTROL);
     for (int i = 0; i < DEVICE_TRIES; i++) {
         int number = ioctl(control, LOOP_CTL_GET_FREE);
         if (number < 0)

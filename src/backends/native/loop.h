@@ -1,6 +1,8 @@
 /* A file that holds an ext4 file system, mounted. */
 #pragma once
 
+#define LOOP_CONTROL "/dev/loop-control"
+
 #include "base/cancel.h"
 #include "base/error.h"
 

@@ -131,8 +131,8 @@ static struct zygote *climb(struct native *n, const struct wait *wait, struct er
     }
     struct cgroup_place *pids = &n->cgroups.places[CGROUP_PIDS];
     pids->per_user = pids->version == 0 && rung_counts_processes(n->rung);
-    disks_prepare(&n->disks, n->disk_bytes, n->state_dir, why_no_image(n));
-    _cleanup_(cleanup_free) char *limits = describe_limits(&n->limits, &n->cgroups, n->disk_bytes, &n->disks);
+    disks_prepare(&n->disks, n->state_dir, why_no_image(n));
+    _cleanup_(cleanup_free) char *limits = describe_limits(&n->limits, &n->cgroups, &n->disks);
     const char *words = rung_words(n->rung);
     n->limits_held = xasprintf("%s%s%s", limits, words ? "; " : "", words ? words : "");
     n->prepared = true;
@@ -311,15 +311,14 @@ struct backend *native_new_on(const struct native_options *options, const struct
         .pids = options->pids ? options->pids : default_limits.pids,
         .cpus = options->cpus > 0 ? options->cpus : default_limits.cpus,
     };
-    n->disk_bytes = options->disk_bytes;
-    n->disks = (struct disks)DISKS_NONE;
+    disks_foresee(&n->disks, options->disk_bytes);
     n->network_wanted = options->network_wanted;
     n->machine = *machine;
     n->plain = machine->no_overlay;
     n->toolbox.lock_fd = -1;
     pthread_mutex_init(&n->lock, NULL);
     n->environment = describe_environment(n->rootfs);
-    n->limits_wanted = describe_limits(&n->limits, NULL, n->disk_bytes, NULL);
+    n->limits_wanted = describe_limits(&n->limits, NULL, &n->disks);
     n->first_shell = verdict_base_has(n, "/bin/bash") ? "/bin/bash" : "/bin/sh";
     return &n->base;
 }

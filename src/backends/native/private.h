@@ -33,7 +33,6 @@ struct native {
     struct backend base;
     char *state_dir, *rootfs, *shell;
     struct cgroup_values limits;
-    int64_t disk_bytes; /* 0: no cap */
     bool network_wanted;
     struct native_machine machine;
 

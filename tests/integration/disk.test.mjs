@@ -1,0 +1,108 @@
+// --disk: what a computer may write. Runs where the machine has what a cap is enforced by; loop devices of our own are told by
+// the state directory that their files are in.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import test from 'node:test';
+import { defer, eventually, isRoot, temporaryFolder } from './support/machine.mjs';
+import { BINARY, startServer } from './support/server.mjs';
+
+const enforced = isRoot && fs.existsSync('/dev/loop-control') && fs.existsSync('/usr/sbin/mkfs.ext4');
+const needsImages = { skip: enforced ? false : 'needs root, loop devices and mkfs.ext4' };
+const CAPPED = ['--disk', '64m'];
+const FILL = 'head -c 1G /dev/zero >/root/big';
+
+// The files of the state directory that are mounted by loop devices.
+function loopFiles(stateDir) {
+    const files = fs.readdirSync('/sys/block').filter((name) => name.startsWith('loop')).map((name) => {
+        try {
+            return fs.readFileSync(`/sys/block/${name}/loop/backing_file`, 'utf8').trim();
+        } catch {
+            return ''; // it has none, or not any more
+        }
+    });
+    return files.filter((file) => file.startsWith(stateDir));
+}
+
+async function stateFolder(t) {
+    const folder = temporaryFolder(t, 'state-');
+    defer(t, () => eventually('no loop device is left', () => loopFiles(folder).length === 0));
+    return folder;
+}
+
+async function description(server) {
+    const reply = await server.request('tools/list');
+    return reply.result.tools[0].description;
+}
+
+test('a full disk is said, with what would help, and concerns one computer', needsImages, async (t) => {
+    const server = await startServer(t, { stateDir: await stateFolder(t), args: CAPPED });
+    const { value } = await server.exec({ command: FILL, computer_id: 'greedy' });
+    assert.equal(value.exit_code, 1);
+    assert.match(value.stderr, /No space left on device/);
+    assert.equal(value.disk_full, true);
+    assert.match(value.note, /the computer's disk is full \(limit 64 MiB and 8192 files\)/);
+    assert.match(await description(server), /64 MiB of disk/);
+
+    const other = await server.run('head -c 1M /dev/zero >/root/file && df -m --output=size / | tail -1', { computer_id: 'modest' });
+    assert.ok(Number(other.stdout) <= 64);
+    assert.equal(other.disk_full, undefined);
+    const after = await server.run('rm /root/big && echo room >/root/file', { computer_id: 'greedy' });
+    assert.equal(after.disk_full, undefined);
+});
+
+// The server in a mount namespace of its own, in which one thing of the machine is useless.
+function without(t, thing) {
+    const wrapper = path.join(temporaryFolder(t, 'bin-'), 'server');
+    fs.writeFileSync(wrapper, `#!/bin/sh\nexec unshare -m sh -c 'mount --bind /dev/null ${thing} && exec "$0" "$@"' ${BINARY} "$@"\n`,
+        { mode: 0o755 });
+    return { binary: wrapper };
+}
+
+for (const thing of ['/dev/loop-control', '/usr/sbin/mke2fs']) {
+    test(`without ${thing} the cap is watched`, needsImages, async (t) => {
+        const server = await startServer(t, { ...without(t, thing), args: CAPPED });
+        if (thing.startsWith('/usr')) {
+            assert.match(await description(server), /64 MiB of disk \(watched while commands run, not enforced: mkfs.ext4 was not found: install e2fsprogs\)/);
+        }
+        const one = await server.exec({ command: `exec ${FILL}` });
+        assert.equal(one.value.signal, 'SIGXFSZ');
+        assert.equal(one.value.disk_full, true);
+        await server.run('rm /root/big');
+        const many = await server.exec({ command: 'for i in 1 2 3 4; do head -c 30M /dev/zero >/root/$i; done; exec sleep 300' });
+        assert.equal(many.value.signal, 'SIGKILL');
+        assert.match(many.value.note, /^the command was ended, since the computer's disk is full \(limit 64 MiB/);
+        assert.equal((await server.run('rm /root/?; sleep 0.5')).disk_full, undefined);
+    });
+}
+
+test('SIGKILL of the server: no device is left, and a permanent computer keeps files and cap', needsImages, async (t) => {
+    const stateDir = await stateFolder(t);
+    const first = await startServer(t, { stateDir, args: CAPPED });
+    await first.run('echo data >/root/file', { computer_id: 'keeper', temporary: false });
+    await first.run('sleep 300 & true', { computer_id: 'passing' });
+    assert.ok(loopFiles(stateDir).length >= 2);
+    await first.kill('SIGKILL');
+    await eventually('the devices are free', () => loopFiles(stateDir).length === 0);
+
+    const second = await startServer(t, { stateDir }); // without a cap of its own
+    assert.equal((await second.run('cat /root/file', { computer_id: 'keeper' })).stdout, 'data\n');
+    assert.equal((await second.exec({ command: FILL, computer_id: 'keeper' })).value.disk_full, true);
+    await second.run('true', { computer_id: 'new' });
+    assert.deepEqual(loopFiles(stateDir).map((file) => path.basename(path.resolve(file, '../..'))), ['keeper']);
+});
+
+test('SIGKILL of the server at any moment of making computers leaves no device', needsImages, async (t) => {
+    const stateDir = await stateFolder(t);
+    for (let round = 0; round < 10; round++) {
+        const server = await startServer(t, { stateDir, args: CAPPED });
+        const made = Array.from({ length: 4 }, (_, i) => server.start('tools/call',
+            { name: 'terminal_execute', arguments: { command: 'true', computer_id: `box-${i}`, temporary: i % 2 === 0 } }));
+        made.forEach(({ reply }) => reply.catch(() => {}));
+        await Promise.any([...made.slice(0, round % 5).map(({ reply }) => reply), new Promise((done) => setImmediate(done))]);
+        await server.kill('SIGKILL');
+        await eventually('the devices are free', () => loopFiles(stateDir).length === 0);
+    }
+    const last = await startServer(t, { stateDir, args: CAPPED });
+    for (let i = 0; i < 4; i++) await last.run('true', { computer_id: `box-${i}` });
+});
