@@ -5,7 +5,7 @@ import path from 'node:path';
 import test from 'node:test';
 import { computersIn, eventually, namedComputersIn, temporaryFolder } from '../integration/support/machine.mjs';
 import {
-    BUSYBOX, api, computers, image, inspect, onlyDocker, pauseContainer, record, refused, runContainer, runPythonsComputer, startProxy,
+    computers, image, inspect, onlyDocker, pauseContainer, record, refused, runContainer, runPythonsComputer, startProxy,
     startServer, stopContainer, watch,
 } from './support/engine.mjs';
 
@@ -145,12 +145,7 @@ test('one of theirs that is stopped is started; one of another image works as we
 
 test('one of theirs in which our program cannot run: one exec of the engine per command', async (t) => {
     watch(t);
-    const { status, body } = await api('POST', '/containers/create?name=kilntainer-theirs', {
-        Image: BUSYBOX, Cmd: ['tail', '-f', '/dev/null'], HostConfig: { ReadonlyRootfs: true },
-        Labels: { 'kilntainers': 'true', 'kilntainers.computer-id': 'theirs', 'kilntainers.temporary': 'false', 'kilntainers.image': BUSYBOX },
-    });
-    assert.equal(status, 201);
-    await api('POST', `/containers/${body.Id}/start`);
+    await runPythonsComputer('theirs', { readOnly: true });
     const server = await startServer(t);
     const value = await server.run('cat; echo err >&2; exit 5', { computer_id: 'theirs', stdin: 'in' });
     assert.deepEqual([value.stdout, value.stderr, value.exit_code], ['in', 'err\n', 5]);

@@ -58,8 +58,9 @@ export const unpauseContainer = (id) => done('POST', `/containers/kilntainer-${i
 export const removeImage = (name) => api('DELETE', `/images/${name}?force=1`);
 
 // As `docker run -d` does it. Gives the container's id.
-export async function runContainer(name, labels, { from = BUSYBOX, command = ['tail', '-f', '/dev/null'] } = {}) {
-    const { Id } = await done('POST', `/containers/create?name=${name}`, { Image: from, Labels: labels, Cmd: command });
+export async function runContainer(name, labels, { from = BUSYBOX, readOnly = false } = {}) {
+    const { Id } = await done('POST', `/containers/create?name=${name}`,
+        { Image: from, Labels: labels, Cmd: ['tail', '-f', '/dev/null'], HostConfig: { ReadonlyRootfs: readOnly } });
     await done('POST', `/containers/${Id}/start`);
     return Id;
 }
