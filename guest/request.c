@@ -14,7 +14,7 @@ uint32_t request_type(const void *bytes, size_t size)
         [GUEST_SETUP] = sizeof(struct guest_setup), [GUEST_CREATE] = sizeof(struct guest_create),
         [GUEST_EXEC] = sizeof(struct guest_exec),   [GUEST_KILL] = sizeof(struct guest_kill),
         [GUEST_OPEN] = sizeof(struct guest_open),   [GUEST_BEGIN] = sizeof(struct guest_begin),
-        [GUEST_NAME] = sizeof(struct guest_name),
+        [GUEST_NAME] = sizeof(struct guest_name),   [GUEST_OWN] = sizeof(struct guest_own),
     };
     uint32_t type;
     if (size < sizeof(type))
@@ -50,6 +50,12 @@ bool request_name_ok(const struct guest_name *name, unsigned fd_count)
 {
     return fd_count == 0 && name->pid > 1 && name->hostname[0] &&
            ended(name->hostname, sizeof(name->hostname));
+}
+
+bool request_own_ok(const struct guest_own *own, unsigned fd_count)
+{
+    return fd_count == 0 && ended(own->folder, sizeof(own->folder)) && own->folder[0] &&
+           own->folder[0] != '/';
 }
 
 bool request_exec_fds(uint32_t flags, struct request_fds *ret)

@@ -37,6 +37,7 @@ uint32_t request_type(const void *bytes, size_t size);
 bool request_setup_ok(const struct guest_setup *setup, unsigned fd_count);
 bool request_create_ok(const struct guest_create *create, unsigned fd_count);
 bool request_name_ok(const struct guest_name *name, unsigned fd_count);
+bool request_own_ok(const struct guest_own *own, unsigned fd_count);
 /* False: the flags contradict each other; the places up to `status` hold all the same. */
 bool request_exec_fds(uint32_t flags, struct request_fds *ret);
 /* False: malformed. The result lives until the next call. */

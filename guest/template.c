@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -31,6 +32,17 @@ static const struct {
     {"ptmx", "pts/ptmx"},          {"fd", "/proc/self/fd"},       {"stdin", "/proc/self/fd/0"},
     {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
 };
+
+/* A new file system in memory, as a detached mount. */
+static int open_memory(const char *size)
+{
+    _cleanup_fd_ int context = sys_fsopen("tmpfs", 0);
+    if (context < 0 || sys_fsconfig(context, SYS_FSCONFIG_SET_STRING, "mode", "755") < 0 ||
+        sys_fsconfig(context, SYS_FSCONFIG_SET_STRING, "size", size) < 0 ||
+        sys_fsconfig(context, SYS_FSCONFIG_CMD_CREATE, NULL, NULL) < 0)
+        return -1;
+    return sys_fsmount(context, 0, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
+}
 
 /* What of the host goes into the root, opened under the names that we were given, before these names mean
  * something else. -1: there is no such folder. */
@@ -139,6 +151,11 @@ static int open_toolbox(struct sources *ret, struct guest_error *err)
     return 0;
 }
 
+static bool is_copied(const struct guest_setup *setup)
+{
+    return setup->flags & GUEST_USERS && !(setup->flags & (GUEST_ONE_ID | GUEST_ROOT_PLAIN));
+}
+
 static int open_borrowed(struct sources *ret, struct guest_error *err)
 {
     ret->proc = open_source("/proc", 0);
@@ -164,7 +181,11 @@ static int open_sources(const struct guest_setup *setup, struct sources *ret, st
     ret->state = open_source(setup->state_dir, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
     if (ret->state < 0)
         return report_at(err, "open", setup->state_dir);
-    if (setup->base_dir[0]) {
+    if (is_copied(setup)) {
+        ret->base = open_memory("64m");
+        if (ret->base < 0)
+            return report(err, "make base");
+    } else if (setup->base_dir[0]) {
         ret->base = open_source(setup->base_dir, SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
         if (ret->base < 0)
             return report_at(err, "open", setup->base_dir);
@@ -234,13 +255,10 @@ static int leave_chroot(struct guest_error *err)
  * directory. */
 static int mount_root(int on, struct guest_error *err)
 {
-    _cleanup_fd_ int context = sys_fsopen("tmpfs", 0);
-    if (context < 0 || sys_fsconfig(context, SYS_FSCONFIG_SET_STRING, "mode", "755") < 0 ||
-        sys_fsconfig(context, SYS_FSCONFIG_SET_STRING, "size", "256k") < 0 ||
-        sys_fsconfig(context, SYS_FSCONFIG_CMD_CREATE, NULL, NULL) < 0)
+    _cleanup_fd_ int root = open_memory("256k");
+    if (root < 0)
         return report(err, "make root");
-    _cleanup_fd_ int root = sys_fsmount(context, 0, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
-    if (root < 0 || sys_move_mount(root, on, "") < 0 || fchdir(root) < 0)
+    if (sys_move_mount(root, on, "") < 0 || fchdir(root) < 0)
         return report(err, "mount root");
     return 0;
 }
@@ -261,12 +279,17 @@ static int make_root(const struct guest_setup *setup, const struct sources *sour
     return 0;
 }
 
-int template_make(const struct guest_setup *setup, struct guest_error *err)
+int template_make(const struct guest_setup *setup, int *ret_base, struct guest_error *err)
 {
     struct sources sources;
     int failed = open_sources(setup, &sources, err);
     if (failed == 0)
         failed = make_root(setup, &sources, err);
+    *ret_base = -1;
+    if (failed == 0 && is_copied(setup)) {
+        *ret_base = sources.base;
+        sources.base = -1;
+    }
     close_sources(&sources);
     return failed;
 }
@@ -281,7 +304,8 @@ int template_attach_lower(unsigned slot, int user_namespace, struct guest_error 
     _cleanup_fd_ int tree = sys_open_tree(AT_FDCWD, "/base", SYS_OPEN_TREE_CLONE | O_CLOEXEC);
     if (tree < 0)
         return report(err, "open base");
-    const struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_IDMAP, .userns_fd = (uint64_t)user_namespace};
+    const struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_IDMAP | SYS_MOUNT_RDONLY,
+                                        .userns_fd = (uint64_t)user_namespace};
     if (sys_mount_setattr(tree, &attr, AT_EMPTY_PATH) < 0)
         return report(err, "idmap base");
     char path[24];

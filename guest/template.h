@@ -4,8 +4,9 @@
 
 #include "guest/wire.h"
 
-/* Makes it and pivots into it. Needs a mount namespace of its own. */
-int template_make(const struct guest_setup *setup, struct guest_error *err);
+/* Makes it and pivots into it. Needs a mount namespace of its own. ret_base: a base that the server is to
+ * fill; -1: there is none, or it is full. */
+int template_make(const struct guest_setup *setup, int *ret_base, struct guest_error *err);
 
 /* Attaches the base's ids shifted into those of a user namespace at /lower/SLOT, read-only. An overlay made
  * in a computer's namespace accepts no detached mount as its layer, hence the detour. stage "idmap base" with

@@ -38,6 +38,7 @@ enum guest_type {
     GUEST_OPEN = 7,  /* server -> init: make a new file; answered on the socket passed with it */
     GUEST_BEGIN = 8, /* server -> init, first: all that it needs is there */
     GUEST_NAME = 9,  /* server -> zygote: a computer gets its name late; reply GUEST_REPLY */
+    GUEST_OWN = 10,  /* server -> zygote: change owners; reply GUEST_REPLY, in whatever order */
 };
 
 /* A step that failed, as a record, so that a failure deep inside arrives as a normal error. */
@@ -94,7 +95,20 @@ struct guest_name {
     char hostname[65];
 };
 
-/* Descriptors of a successful create: [0] pidfd of init. */
+/* With GUEST_USERS: a folder and all that is in it becomes that id's. What lies very deep may be moved up
+ * into it, as GUEST_DEEP_PREFIX and a number. */
+#define GUEST_DEEP_PREFIX "native-trash-"
+
+struct guest_own {
+    uint32_t type;
+    uint32_t request;
+    uint32_t id;
+    char folder[GUEST_PATH_MAX]; /* beneath state_dir */
+};
+
+/* Descriptors of a successful create: [0] pidfd of init. Of a setup with GUEST_USERS, but neither
+ * GUEST_ONE_ID nor GUEST_ROOT_PLAIN: [0] the base, an empty folder in memory that the server fills with a
+ * copy of base_dir, since only such files can have their ids shifted by who isn't root of the machine. */
 struct guest_reply {
     uint32_t type;
     uint32_t request;
@@ -180,3 +194,4 @@ struct guest_opened {
 _Static_assert(sizeof(struct guest_setup) < GUEST_PACKET_MAX, "fits");
 _Static_assert(sizeof(struct guest_create) < GUEST_PACKET_MAX, "fits");
 _Static_assert(sizeof(struct guest_name) < GUEST_PACKET_MAX, "fits");
+_Static_assert(sizeof(struct guest_own) < GUEST_PACKET_MAX, "fits");

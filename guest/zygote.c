@@ -28,6 +28,7 @@
 #include <linux/capability.h>
 
 #include "guest/init.h"
+#include "guest/owner.h"
 #include "guest/packet.h"
 #include "guest/report.h"
 #include "guest/request.h"
@@ -270,6 +271,26 @@ static void handle_name(const struct packet *packet)
     packet_send(GUEST_FD_CONTROL, &reply, sizeof(reply), -1, 0);
 }
 
+/* --- changing owners --- */
+
+/* It may take long, so a process of its own does it and answers. */
+static void handle_own(const struct packet *packet)
+{
+    const struct guest_own *own = (const void *)packet->bytes;
+    struct guest_reply reply = {.type = GUEST_REPLY, .request = own->request};
+    pid_t pid = -1;
+    if (packet->cut || !request_own_ok(own, packet->fd_count))
+        report_text(&reply.error, EINVAL, "read request", "malformed own");
+    else if ((pid = fork()) < 0)
+        report(&reply.error, "fork");
+    else if (pid == 0)
+        owner_change(own, &reply.error);
+    if (pid <= 0)
+        packet_send(GUEST_FD_CONTROL, &reply, sizeof(reply), -1, 0);
+    if (pid == 0)
+        _exit(0);
+}
+
 /* --- serving --- */
 
 static void reap(void)
@@ -316,6 +337,8 @@ static void handle_request(const struct packet *packet)
         handle_create(packet);
     else if (type == GUEST_NAME)
         handle_name(packet);
+    else if (type == GUEST_OWN)
+        handle_own(packet);
 }
 
 static int serve(struct packet *packet)
@@ -367,7 +390,7 @@ static bool has_capability(unsigned capability)
            data[capability / 32].effective >> (capability % 32) & 1;
 }
 
-static int set_up(struct packet *packet, struct guest_error *err)
+static int set_up(struct packet *packet, int *ret_base, struct guest_error *err)
 {
     static struct packet reply;
     const struct guest_setup *setup = (const void *)packet->bytes;
@@ -386,14 +409,14 @@ static int set_up(struct packet *packet, struct guest_error *err)
         setrlimit(RLIMIT_NOFILE, &files);
     }
     zygote.root_flags = setup->flags;
-    zygote.may_trace = has_capability(CAP_SYS_PTRACE);
+    zygote.may_trace = !(setup->flags & GUEST_USERS) && has_capability(CAP_SYS_PTRACE);
     for (unsigned i = 0; i < SLOTS; i++)
         zygote.sync[i] = -1;
     if (users_enter(setup->flags, &reply, err) < 0)
         return -1;
     if (unshare(CLONE_NEWNS) < 0)
         return report(err, "make mount namespace");
-    return template_make(setup, err);
+    return template_make(setup, ret_base, err);
 }
 
 int zygote_run(void)
@@ -402,11 +425,14 @@ int zygote_run(void)
     struct guest_reply reply = {.type = GUEST_REPLY, .pid = getpid()};
     if (packet_receive(GUEST_FD_CONTROL, &packet, 0) <= 0)
         return 1;
-    int failed = set_up(&packet, &reply.error);
+    int base = -1;
+    int failed = set_up(&packet, &base, &reply.error);
     packet_close_fds(&packet);
-    packet_send(GUEST_FD_CONTROL, &reply, sizeof(reply), -1, 0);
+    packet_send(GUEST_FD_CONTROL, &reply, sizeof(reply), base, 0);
     if (failed)
         return 1;
+    if (base >= 0)
+        close(base);
     do_idle_work(); /* the first create is on its way, but not here yet */
     return serve(&packet);
 }

@@ -71,9 +71,11 @@ static int append_disk(struct buf *b, const struct disks *disks)
     _cleanup_(cleanup_free) char *size = describe_size(disks->limit.bytes);
     if (buf_printf(b, ", %s of disk", size) < 0)
         return -1;
-    if (disks->way != DISK_WATCHED)
+    if (!disks->why[0]) /* it is enforced, or will be seen */
         return 0;
-    return buf_printf(b, " (watched while commands run, not enforced: %s)", disks->why);
+    return buf_printf(
+        b, " (%s: %s)",
+        disks->way == DISK_WATCHED ? "watched while commands run, not enforced" : "not enforced", disks->why);
 }
 
 char *describe_limits(const struct cgroup_values *values, const struct cgroups *held,

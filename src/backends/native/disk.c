@@ -199,6 +199,14 @@ void disks_foresee(struct disks *d, int64_t bytes)
         only_watch(d, missing);
 }
 
+void disks_give_up(struct disks *d, const char *why)
+{
+    if (d->way != DISK_WATCHED)
+        return;
+    d->way = DISK_NONE;
+    snprintf(d->why, sizeof(d->why), "%.255s", why);
+}
+
 void disks_prepare(struct disks *d, const char *state_dir, const char *no_image)
 {
     struct error why = ERROR_INIT;

@@ -21,7 +21,7 @@ struct disks {
     enum disk_way way;
     struct usage limit;
     int template;  /* an image to be copied, without a name; -1: none */
-    char why[256]; /* it is watched only; "" otherwise */
+    char why[256]; /* it is watched only, or not even that; "" otherwise */
 };
 #define DISKS_NONE                                                                                           \
     {                                                                                                        \
@@ -31,6 +31,8 @@ struct disks {
 void disks_foresee(struct disks *d, int64_t bytes);
 /* Then by trying. no_image: why an image can't be had all the same, or NULL. */
 void disks_prepare(struct disks *d, const char *state_dir, const char *no_image);
+/* What would be watched can't be. */
+void disks_give_up(struct disks *d, const char *why);
 void disks_done(struct disks *d);
 
 /* One computer's. */

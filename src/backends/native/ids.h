@@ -9,6 +9,8 @@
 #define ID_RANGE_SIZE 65536U
 #define ID_RANGE_FIRST 0x20000000U
 #define ID_RANGE_COUNT 16384U
+/* Of an ordinary user, who usually has one range of 65536 to give. */
+#define ID_SUBRANGE_SIZE 1024U
 #define ID_RANGES_FILE "/var/lib/mcp-sandbox-computer-vm-for-ai/id-ranges"
 
 /* As who owns a file: whoever makes it. */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "backends/native/channel.h"
 #include "backends/native/folder.h"
@@ -18,11 +19,14 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/path.h"
 
 #define READY_TIMEOUT_NS (20 * NSEC_PER_SEC)
 #define DEATH_TIMEOUT_MS 5000
 #define NAME_TIMEOUT_NS (2 * NSEC_PER_SEC)
 #define NOFILE 4096
+#define REMOVE_ATTEMPTS 5
+#define OWN_TIMEOUT_NS (120 * NSEC_PER_SEC)
 #define SHM_BYTES (64 * MIB)
 
 static struct native_instance *instance_new(struct native *n, struct zygote *zygote,
@@ -71,14 +75,22 @@ static uint32_t owner_on_disk(const struct native_instance *i)
     return i->native->rung == RUNG_ROOT ? i->id_base : ID_OURS;
 }
 
-/* FOLDER/native as the zygote names it: beneath the state directory. */
+/* FOLDER as the zygote names it: beneath the state directory. NULL: it isn't. */
+static const char *folder_in_state(const struct native *n, const char *folder, struct error *err)
+{
+    size_t length = strlen(n->state_dir);
+    if (strncmp(folder, n->state_dir, length) == 0 && folder[length] == '/')
+        return folder + length + 1;
+    error_set(err, ERR_INVALID, "the computer's folder %s is not beneath %s", folder, n->state_dir);
+    return NULL;
+}
+
 static int fill_request(const struct native_instance *i, struct guest_create *r, struct error *err)
 {
-    const char *state = i->native->state_dir;
-    size_t n = strlen(state);
-    if (strncmp(i->folder, state, n) != 0 || i->folder[n] != '/')
-        return error_set(err, ERR_INVALID, "the computer's folder %s is not beneath %s", i->folder, state);
-    int length = snprintf(r->folder, sizeof(r->folder), "%s/native", i->folder + n + 1);
+    const char *folder = folder_in_state(i->native, i->folder, err);
+    if (!folder)
+        return -1;
+    int length = snprintf(r->folder, sizeof(r->folder), "%s/native", folder);
     if (length >= (int)sizeof(r->folder))
         return error_set(err, ERR_INVALID, "the computer's folder has too long a path: %s", i->folder);
     snprintf(r->hostname, sizeof(r->hostname), "%s", i->id);
@@ -127,6 +139,18 @@ static int conceive(struct native_instance *i, int group, const struct wait *wai
     return zygote_ask(i->zygote, &request, fds, i->reaper ? 1 : 2, wait, asker, err);
 }
 
+/* What we can't do ourselves: the files of a new computer become its own. */
+static int give_files(struct native_instance *i, const struct wait *wait, struct error *err)
+{
+    const char *folder = i->native->rung == RUNG_RANGE ? folder_in_state(i->native, i->folder, err) : NULL;
+    if (i->native->rung != RUNG_RANGE)
+        return 0;
+    if (!folder)
+        return -1;
+    _cleanup_(cleanup_free) char *files = path_join(folder, "native");
+    return zygote_own(i->zygote, files, guest_id(i->native, i->id_base), wait, err);
+}
+
 static int make_files(struct native_instance *i, bool is_new, const struct wait *wait, struct error *err)
 {
     const struct native *n = i->native;
@@ -162,7 +186,7 @@ static int furnish(struct native_instance *i, bool is_new, struct cgroup_birth *
                    const struct wait *wait, struct error *err)
 {
     struct native *n = i->native;
-    if (make_files(i, is_new, wait, err) < 0)
+    if (make_files(i, is_new, wait, err) < 0 || (is_new && give_files(i, wait, err) < 0))
         return -1;
     if (cgroup_limit(&n->cgroups, i->key, &n->limits, birth, err) < 0)
         return -1;
@@ -237,9 +261,23 @@ static int stop(struct native_instance *i, struct error *err)
     return result;
 }
 
+/* And ours again, to be removed. */
+static int take_files(struct native *n, const char *folder, struct error *err)
+{
+    const struct wait wait = {.deadline = clock_now() + OWN_TIMEOUT_NS};
+    if (n->rung != RUNG_RANGE || access(folder, F_OK) < 0)
+        return 0;
+    const char *in_state = folder_in_state(n, folder, err);
+    _cleanup_(cleanup_zygote_unref) struct zygote *zygote = in_state ? native_ready(n, &wait, err) : NULL;
+    return zygote ? zygote_own(zygote, in_state, 0, &wait, err) : -1;
+}
+
 static int remove_files(struct native *n, const char *folder, uint32_t id_base, struct error *err)
 {
-    int result = folder_remove(folder, err);
+    /* Again: an init that nobody waited for may still be making something. */
+    int result = -1;
+    for (int attempt = 0; result < 0 && attempt < (n->rung == RUNG_RANGE ? REMOVE_ATTEMPTS : 1); attempt++)
+        result = take_files(n, folder, err) < 0 || folder_remove(folder, err) < 0 ? -1 : 0;
     if (id_base && ids_give_back(&n->ids, folder, id_base, result < 0 ? NULL : err) < 0)
         result = -1;
     return result;
@@ -348,7 +386,7 @@ int instance_attach(struct backend *b, const struct computer_spec *spec, const j
     if (id_base <= 0 || id_base > UINT32_MAX)
         return error_set(err, ERR_GONE, "the record of computer %s doesn't say which user ids it has",
                          spec->id);
-    int has_image = folder_has_image(spec->folder, err);
+    int has_image = geteuid() == 0 ? folder_has_image(spec->folder, err) : 0; /* only root mounts them */
     if (has_image < 0 || check_kind(n, data, err) < 0 ||
         (!has_image && folder_check(spec->folder, n->plain, err) < 0))
         return -1;
@@ -398,7 +436,7 @@ static json_t *disk_record(const struct native *n, const struct disk *d)
     json_object_set_new(o, "enforced",
                         d->way == DISK_WATCHED ? json_string("watched") : json_boolean(d->way == DISK_IMAGE));
     json_object_set_new(o, "how", json_string(how[d->way]));
-    if (d->way == DISK_WATCHED && n->disks.why[0])
+    if (d->way != DISK_IMAGE && n->disks.why[0])
         json_object_set_new(o, "why", json_string(n->disks.why));
     return o;
 }

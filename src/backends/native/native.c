@@ -66,10 +66,13 @@ static int prepare_machine(struct native *n, struct error *err)
     return 0;
 }
 
-/* The highest that may hold. */
-static enum rung first_rung(void)
+/* The highest that may hold. A --rootfs of a user has the user's id, which nothing can shift. */
+static enum rung first_rung(struct native *n)
 {
-    return geteuid() == 0 ? RUNG_ROOT : RUNG_ONE_ID;
+    if (geteuid() == 0)
+        return RUNG_ROOT;
+    bool found = !n->rootfs && subids_find("/etc/subuid", "/etc/subgid", &n->subids);
+    return found && n->subids.count >= ID_SUBRANGE_SIZE ? RUNG_RANGE : RUNG_ONE_ID;
 }
 
 static void take_rung(struct native *n, enum rung rung)
@@ -77,8 +80,12 @@ static void take_rung(struct native *n, enum rung rung)
     n->rung = rung;
     if (rung == RUNG_ROOT)
         n->ids = (struct id_ranges){n->machine.ids_file, ID_RANGE_FIRST, ID_RANGE_SIZE, ID_RANGE_COUNT};
+    else if (rung == RUNG_RANGE)
+        n->ids = (struct id_ranges){n->subids.file, n->subids.users, ID_SUBRANGE_SIZE,
+                                    n->subids.count / ID_SUBRANGE_SIZE};
     else
         n->ids = (struct id_ranges){NULL, geteuid(), 1, 1};
+    n->scope_by_move = rung == RUNG_RANGE; /* which doesn't let us give groups away */
 }
 
 static uint32_t rung_flags(enum rung rung)
@@ -103,7 +110,7 @@ static struct zygote *start_zygote(struct native *n, const struct wait *wait, st
     }
     strcpy(setup.state_dir, n->state_dir);
     strcpy(setup.base_dir, base);
-    return zygote_start(&setup, wait, err);
+    return zygote_start(&setup, &n->subids, wait, err);
 }
 
 /* An image belongs to the machine's root. */
@@ -119,7 +126,7 @@ static struct zygote *climb(struct native *n, const struct wait *wait, struct er
 {
     struct zygote *z = NULL;
     struct error refusal = {.code = ERR_DENIED};
-    for (enum rung rung = first_rung(); !z && refusal.code == ERR_DENIED && rung < RUNGS; rung++) {
+    for (enum rung rung = first_rung(n); !z && refusal.code == ERR_DENIED && rung < RUNGS; rung++) {
         take_rung(n, rung);
         z = start_zygote(n, wait, &refusal);
     }
@@ -132,6 +139,8 @@ static struct zygote *climb(struct native *n, const struct wait *wait, struct er
     struct cgroup_place *pids = &n->cgroups.places[CGROUP_PIDS];
     pids->per_user = pids->version == 0 && rung_counts_processes(n->rung);
     disks_prepare(&n->disks, n->state_dir, why_no_image(n));
+    if (n->rung == RUNG_RANGE)
+        disks_give_up(&n->disks, "its files are not this user's to look into");
     _cleanup_(cleanup_free) char *limits = describe_limits(&n->limits, &n->cgroups, &n->disks);
     const char *words = rung_words(n->rung);
     n->limits_held = xasprintf("%s%s%s", limits, words ? "; " : "", words ? words : "");
@@ -144,6 +153,7 @@ static void unprepare(struct native *n)
 {
     toolbox_done(&n->toolbox);
     cgroups_done(&n->cgroups);
+    cleanup_free(&n->subids.file);
 }
 
 static struct zygote *prepare(struct native *n, struct error *err)
@@ -273,6 +283,7 @@ static struct backend *native_free(struct backend *b)
     free(n->environment);
     free(n->limits_wanted);
     free(n->limits_held);
+    free(n->subids.file);
     free(n);
     return NULL;
 }

@@ -43,6 +43,7 @@ struct native {
     atomic_bool plain;        /* no overlay: each computer has a copy of the skeleton */
     enum rung rung;           /* final once a zygote has been started on it, like the ids */
     struct id_ranges ids;
+    struct subids subids;
     struct cgroups cgroups;
     struct toolbox toolbox;
     struct disks disks;

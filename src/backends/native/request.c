@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/command.h"
@@ -37,15 +38,32 @@ void pipes_close(struct pipes *p)
     p->status = fd_close(p->status);
 }
 
-/* near: which end is ours, 0 to read or 1 to write. */
-static int add_pipe(struct descriptors *d, int near, uint32_t owner, int *ret_near, struct error *err)
+/* What a program inside opens once more, as /dev/stdout, must let it in by its mode. */
+static int let_in(int pipe, const struct native_instance *i)
+{
+    static const mode_t everybody = 0666; /* who can see it has it open already */
+    switch (i->native->rung) {
+    case RUNG_ROOT:
+        return fchown(pipe, i->id_base, i->id_base);
+    case RUNG_RANGE:
+        return fchmod(pipe, everybody);
+    case RUNG_ONE_ID: /* we are its root */
+    case RUNGS:
+    default:
+        return 0;
+    }
+}
+
+/* near: which end is ours, 0 to read or 1 to write. i: whose commands use the other as a stream; or NULL. */
+static int add_pipe(struct descriptors *d, int near, const struct native_instance *i, int *ret_near,
+                    struct error *err)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
         return error_errno(err, ERR_LIMIT, errno, "make a pipe");
     *ret_near = ends[near];
     d->fds[d->count++] = ends[1 - near];
-    if (fcntl(ends[near], F_SETFL, O_NONBLOCK) < 0 || (owner && fchown(ends[near], owner, owner) < 0))
+    if (fcntl(ends[near], F_SETFL, O_NONBLOCK) < 0 || (i && let_in(ends[near], i) < 0))
         return error_errno(err, ERR_INTERNAL, errno, "set up a pipe");
     return 0;
 }
@@ -53,10 +71,10 @@ static int add_pipe(struct descriptors *d, int near, uint32_t owner, int *ret_ne
 static int add_pipes(struct descriptors *d, const struct native_instance *i, bool with_stdin,
                      struct pipes *ret, struct error *err)
 {
-    if (with_stdin && add_pipe(d, 1, i->id_base, &ret->in, err) < 0)
+    if (with_stdin && add_pipe(d, 1, i, &ret->in, err) < 0)
         return -1;
-    return add_pipe(d, 0, i->id_base, &ret->out, err) < 0 || add_pipe(d, 0, i->id_base, &ret->err, err) < 0 ||
-                   add_pipe(d, 0, 0, &ret->status, err) < 0
+    return add_pipe(d, 0, i, &ret->out, err) < 0 || add_pipe(d, 0, i, &ret->err, err) < 0 ||
+                   add_pipe(d, 0, NULL, &ret->status, err) < 0
                ? -1
                : 0;
 }

@@ -21,6 +21,8 @@
 #include <unistd.h>
 
 #include "backends/native/channel.h"
+#include "backends/native/copy.h"
+#include "backends/native/ids.h"
 #include "backends/native/image.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -34,7 +36,8 @@
 
 #define SETUP_TIMEOUT_NS (10 * NSEC_PER_SEC)
 #define CREATE_TIMEOUT_NS (20 * NSEC_PER_SEC)
-#define END_TIMEOUT_MS 300 /* it has nothing to do then; the server's end waits for it */
+#define OWN_TIMEOUT_NS (120 * NSEC_PER_SEC) /* of what hostile code has filled */
+#define END_TIMEOUT_MS 300                  /* it has nothing to do then; the server's end waits for it */
 
 struct zygote {
     atomic_int refs;
@@ -95,33 +98,52 @@ static int set_up_failed(const struct guest_error *e, struct error *err)
     return -1;
 }
 
-static int set_up(struct zygote *z, const struct guest_setup *setup, const struct wait *wait,
-                  struct error *err)
+static int await_set_up(struct zygote *z, const struct wait *wait, int *ret_fd, struct error *err)
 {
     struct guest_reply reply = {0};
-    struct wait bounded = wait_at_most(wait, clock_now() + SETUP_TIMEOUT_NS);
-    _cleanup_fd_ int self = pidfd_open(getpid(), 0);
-    if (self < 0)
-        return error_errno(err, ERR_UNAVAILABLE, errno, "open a pidfd");
-    if (channel_send(z->control, setup, sizeof(*setup), NULL, 0, &self, 1, &bounded, err) < 0 ||
-        wait_fd(z->control, POLLIN, &bounded, NULL, err) < 0)
+    if (wait_fd(z->control, POLLIN, wait, NULL, err) < 0)
         return error_prefix(err, "set up the zygote");
-    int extra = -1;
-    ssize_t n = channel_receive(z->control, &reply, sizeof(reply), &extra);
-    fd_close(extra);
+    ssize_t n = channel_receive(z->control, &reply, sizeof(reply), ret_fd);
     if (n != sizeof(reply) || reply.type != GUEST_REPLY)
         return error_set(err, ERR_UNAVAILABLE, "set up the zygote: it ended without an answer");
     return reply.error.stage[0] ? set_up_failed(&reply.error, err) : 0;
 }
 
-struct zygote *zygote_start(const struct guest_setup *setup, const struct wait *wait, struct error *err)
+/* It is in its user namespace and waits for ids. */
+static int give_ids(struct zygote *z, const struct subids *subids, const struct wait *wait, struct error *err)
+{
+    const struct guest_begin begin = {.type = GUEST_BEGIN};
+    _cleanup_fd_ int none = -1;
+    if (await_set_up(z, wait, &none, err) < 0 || subids_map(subids, z->pid, wait, err) < 0)
+        return -1;
+    return channel_send(z->control, &begin, sizeof(begin), NULL, 0, NULL, 0, wait, err);
+}
+
+static int set_up(struct zygote *z, const struct guest_setup *setup, const struct subids *subids,
+                  const struct wait *wait, struct error *err)
+{
+    struct wait bounded = wait_at_most(wait, clock_now() + SETUP_TIMEOUT_NS);
+    const bool needs_ids = setup->flags & GUEST_USERS && !(setup->flags & GUEST_ONE_ID);
+    _cleanup_fd_ int self = pidfd_open(getpid(), 0);
+    _cleanup_fd_ int base = -1;
+    if (self < 0)
+        return error_errno(err, ERR_UNAVAILABLE, errno, "open a pidfd");
+    if (channel_send(z->control, setup, sizeof(*setup), NULL, 0, &self, 1, &bounded, err) < 0)
+        return error_prefix(err, "set up the zygote");
+    if ((needs_ids && give_ids(z, subids, &bounded, err) < 0) || await_set_up(z, &bounded, &base, err) < 0)
+        return -1;
+    return base < 0 ? 0 : copy_tree(setup->base_dir, base, ".", ID_OURS, err);
+}
+
+struct zygote *zygote_start(const struct guest_setup *setup, const struct subids *subids,
+                            const struct wait *wait, struct error *err)
 {
     struct zygote *z = xcalloc(1, sizeof(*z));
     atomic_init(&z->refs, 1);
     z->control = z->pidfd = -1;
     pthread_mutex_init(&z->lock, NULL);
     list_init(&z->askers);
-    if (start_process(z, err) < 0 || set_up(z, setup, wait, err) < 0)
+    if (start_process(z, err) < 0 || set_up(z, setup, subids, wait, err) < 0)
         return zygote_unref(z);
     return z;
 }
@@ -271,6 +293,7 @@ static int ask(struct zygote *z, void *request, size_t size, const int *fds, siz
 
 _Static_assert(offsetof(struct guest_create, request) == sizeof(uint32_t), "comes second");
 _Static_assert(offsetof(struct guest_name, request) == sizeof(uint32_t), "comes second");
+_Static_assert(offsetof(struct guest_own, request) == sizeof(uint32_t), "comes second");
 
 int zygote_ask(struct zygote *z, struct guest_create *request, const int *fds, size_t fd_count,
                const struct wait *wait, struct zygote_asker *a, struct error *err)
@@ -280,9 +303,10 @@ int zygote_ask(struct zygote *z, struct guest_create *request, const int *fds, s
 }
 
 /* 0: a->reply says that it worked; a->pidfd may hold a descriptor in any case. */
-static int await_success(struct zygote *z, struct zygote_asker *a, const struct wait *wait, struct error *err)
+static int await_success(struct zygote *z, struct zygote_asker *a, int64_t timeout_ns,
+                         const struct wait *wait, struct error *err)
 {
-    int64_t latest = clock_now() + CREATE_TIMEOUT_NS;
+    int64_t latest = clock_now() + timeout_ns;
     struct wait bounded = wait_at_most(wait, latest);
     pthread_mutex_lock(&z->lock);
     a->waits = true;
@@ -303,7 +327,7 @@ static int await_success(struct zygote *z, struct zygote_asker *a, const struct 
 int zygote_await(struct zygote *z, struct zygote_asker *a, const struct wait *wait, pid_t *ret_pid,
                  int *ret_pidfd, struct error *err)
 {
-    int failed = await_success(z, a, wait, err);
+    int failed = await_success(z, a, CREATE_TIMEOUT_NS, wait, err);
     _cleanup_fd_ int pidfd = a->pidfd;
     if (failed < 0)
         return -1;
@@ -321,7 +345,21 @@ int zygote_name(struct zygote *z, pid_t pid, const char *hostname, const struct 
     snprintf(request.hostname, sizeof(request.hostname), "%s", hostname);
     if (ask(z, &request, sizeof(request), NULL, 0, wait, &a, err) < 0)
         return -1;
-    int failed = await_success(z, &a, wait, err);
+    int failed = await_success(z, &a, CREATE_TIMEOUT_NS, wait, err);
+    fd_close(a.pidfd);
+    return failed;
+}
+
+int zygote_own(struct zygote *z, const char *folder, uint32_t id, const struct wait *wait, struct error *err)
+{
+    struct guest_own request = {.type = GUEST_OWN, .id = id};
+    struct zygote_asker a;
+    if (strlen(folder) >= sizeof(request.folder))
+        return error_set(err, ERR_INVALID, "the computer's folder has too long a path: %s", folder);
+    strcpy(request.folder, folder);
+    if (ask(z, &request, sizeof(request), NULL, 0, wait, &a, err) < 0)
+        return -1;
+    int failed = await_success(z, &a, OWN_TIMEOUT_NS, wait, err);
     fd_close(a.pidfd);
     return failed;
 }

@@ -11,10 +11,14 @@
 #include "base/list.h"
 #include "guest/wire.h"
 
+#include "backends/native/subids.h"
+
 struct zygote;
 
-/* Starts one and waits until it is set up. */
-struct zygote *zygote_start(const struct guest_setup *setup, const struct wait *wait, struct error *err);
+/* Starts one and waits until it is set up. subids: for GUEST_USERS without GUEST_ONE_ID. ERR_DENIED: we may
+ * not have such a one. */
+struct zygote *zygote_start(const struct guest_setup *setup, const struct subids *subids,
+                            const struct wait *wait, struct error *err);
 struct zygote *zygote_ref(struct zygote *z);
 /* The last one ends it. Accepts NULL, returns NULL. */
 struct zygote *zygote_unref(struct zygote *z);
@@ -41,5 +45,8 @@ int zygote_await(struct zygote *z, struct zygote_asker *a, const struct wait *wa
 /* Gives the computer whose first process has this number its host name, within `wait`. */
 int zygote_name(struct zygote *z, pid_t pid, const char *hostname, const struct wait *wait,
                 struct error *err);
+/* With GUEST_USERS: a folder beneath the state directory, and all in it, becomes that id's, as the zygote
+ * counts. */
+int zygote_own(struct zygote *z, const char *folder, uint32_t id, const struct wait *wait, struct error *err);
 /* Nobody wants it any more: if it comes to life it is killed. */
 void zygote_forget(struct zygote *z, struct zygote_asker *a);
