@@ -169,7 +169,9 @@ int folder_has_image(const char *folder, struct error *err)
 int folder_open_image(const char *folder, const struct wait *wait, struct disk *ret_disk, struct error *err)
 {
     _cleanup_fd_ int fd = open_native(folder, err);
-    return fd < 0 ? -1 : disk_open_image(fd, wait, ret_disk, err);
+    if (fd < 0)
+        return -1;
+    return disk_open_image(fd, wait, ret_disk, err) == 0 ? 0 : error_prefix(err, "%s/native/disk", folder);
 }
 
 int folder_check(const char *folder, bool plain, struct error *err)

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "backends/native/folder.h"
+#include "base/clock.h"
 #include "temporary.h"
 
 #define SKIPPED 77
@@ -143,6 +144,63 @@ static void test_prepared_plain(void **state)
     assert_int_equal(folder_check(temporary, true, &err), 0);
 }
 
+static void assert_in_image(const struct disk *disk, const char *name, mode_t mode)
+{
+    struct stat st;
+    assert_int_equal(fstatat(disk->fd, name, &st, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH), 0);
+    assert_int_equal(st.st_mode, mode);
+    assert_int_equal(st.st_uid, ID);
+}
+
+/* The same, in a file system of its own: with layers, or as a copy. */
+static void test_image(void **state)
+{
+    struct error err = ERROR_INIT;
+    struct disks disks;
+    struct disk disk, again;
+    const struct wait wait = {.deadline = DEADLINE_NONE};
+    temporary_file("from/etc/hosts", "127.0.0.1 localhost\n");
+    _cleanup_(cleanup_free) char *from = temporary_path("from");
+    disks_foresee(&disks, 64 << 20);
+    disks_prepare(&disks, temporary, NULL);
+    if (disks.way != DISK_IMAGE)
+        skip();
+    assert_int_equal(folder_has_image(temporary, &err), 0);
+    for (int plain = 0; plain < 2; plain++) {
+        assert_int_equal(folder_prepare(temporary, &disks, &err), 0);
+        assert_int_equal(folder_make_image(temporary, ID, plain ? from : NULL, &disks, &wait, &disk, &err),
+                         0);
+        assert_int_equal(folder_has_image(temporary, &err), 1);
+        assert_int_equal(disk.limit.bytes, 64 << 20);
+        assert_false(disk_is_full(&disk));
+        assert_in_image(&disk, "", S_IFDIR | 0700);
+        assert_in_image(&disk, plain ? "root/etc/hosts" : "upper", plain ? S_IFREG | 0644 : S_IFDIR | 0755);
+        disk_close(&disk);
+        assert_int_equal(folder_open_image(temporary, &wait, &again, &err), 0);
+        assert_in_image(&again, "work", S_IFDIR | 0755);
+        assert_int_equal(again.limit.files, disks.limit.files);
+        disk_close(&again);
+        assert_int_equal(folder_remove(temporary, &err), 0);
+        assert_int_equal(folder_has_image(temporary, &err), 0);
+    }
+    disks_done(&disks);
+}
+
+/* What is no file system is told by name, and nothing hangs on it. */
+static void test_broken_image(void **state)
+{
+    struct error err = ERROR_INIT;
+    struct disk disk;
+    const struct wait wait = {.deadline = DEADLINE_NONE};
+    if (access("/dev/loop-control", R_OK | W_OK) < 0)
+        skip();
+    temporary_file("native/disk", "no file system");
+    assert_int_equal(folder_open_image(temporary, &wait, &disk, &err), -1);
+    assert_int_equal(err.code, ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.msg, "/native/disk"));
+    assert_int_equal(folder_remove(temporary, &err), 0);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, temporary_make, temporary_remove)
 
 int main(void)
@@ -152,8 +210,9 @@ int main(void)
         return SKIPPED;
     }
     const struct CMUnitTest tests[] = {
-        CASE(test_overlay),  CASE(test_plain_copy),         CASE(test_trash),          CASE(test_made_empty),
-        CASE(test_prepared), CASE(test_prepared_is_closed), CASE(test_prepared_plain),
+        CASE(test_overlay),        CASE(test_plain_copy), CASE(test_trash),
+        CASE(test_made_empty),     CASE(test_prepared),   CASE(test_prepared_is_closed),
+        CASE(test_prepared_plain), CASE(test_image),      CASE(test_broken_image),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

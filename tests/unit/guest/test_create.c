@@ -96,31 +96,44 @@ static void test_a_link_in_place_of_a_folder_is_refused(void **state)
     computer_end(&computer);
 }
 
+/* fd: to be passed with `go`, or -1. */
+static void assert_fails_at(const char *stage, const char *folder, const struct guest_begin *go, int fd)
+{
+    struct guest_create create = {
+        .type = GUEST_CREATE, .id_base = ID_BASE, .id_count = ID_COUNT, .hostname = "x"};
+    struct guest_reply reply;
+    struct guest_ready ready;
+    int pidfd, pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    snprintf(create.folder, sizeof(create.folder), "%s", folder);
+    send_packet(zygote.control, &create, sizeof(create), &pair[1], 1);
+    close(pair[1]);
+    send_packet(pair[0], go, sizeof(*go), &fd, fd >= 0 ? 1 : 0);
+    assert_true(receive_packet(zygote.control, &reply, sizeof(reply), &pidfd));
+    assert_true(receive_packet(pair[0], &ready, sizeof(ready), NULL));
+    assert_string_equal(ready.error.stage, stage);
+    close(pair[0]);
+    close(pidfd);
+}
+
 static void test_a_folder_outside_the_state_is_refused(void **state)
 {
     static const char *const folders[] = {"../base", "missing", "link"};
+    const struct guest_begin go = {.type = GUEST_BEGIN};
     char path[128];
     snprintf(path, sizeof(path), "%s/state/link", zygote.folder);
     assert_int_equal(symlink("/etc", path), 0);
-    snprintf(path, sizeof(path), "%s/state/missing", zygote.folder);
-    for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
-        struct guest_create create = {
-            .type = GUEST_CREATE, .id_base = ID_BASE, .id_count = ID_COUNT, .hostname = "x"};
-        const struct guest_begin go = {.type = GUEST_BEGIN};
-        struct guest_reply reply;
-        struct guest_ready ready;
-        int pidfd, pair[2];
-        assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-        snprintf(create.folder, sizeof(create.folder), "%s", folders[i]);
-        send_packet(zygote.control, &create, sizeof(create), &pair[1], 1);
-        close(pair[1]);
-        send_packet(pair[0], &go, sizeof(go), NULL, 0);
-        assert_true(receive_packet(zygote.control, &reply, sizeof(reply), &pidfd));
-        assert_true(receive_packet(pair[0], &ready, sizeof(ready), NULL));
-        assert_string_equal(ready.error.stage, "open folder");
-        close(pair[0]);
-        close(pidfd);
-    }
+    for (size_t i = 0; i < ARRAY_LEN(folders); i++)
+        assert_fails_at("open folder", folders[i], &go, -1);
+}
+
+static void test_a_disk_that_is_none_is_told(void **state)
+{
+    const struct guest_begin go = {.type = GUEST_BEGIN, .flags = GUEST_BEGIN_DISK};
+    int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_fails_at("read request", "unused", &go, -1);
+    assert_fails_at("attach disk", "unused", &go, file);
+    close(file);
 }
 
 static void test_a_malformed_create_is_answered_and_the_next_works(void **state)
@@ -280,6 +293,7 @@ int main(void)
         cmocka_unit_test(test_a_plain_root_works),
         cmocka_unit_test(test_a_link_in_place_of_a_folder_is_refused),
         cmocka_unit_test(test_a_folder_outside_the_state_is_refused),
+        cmocka_unit_test(test_a_disk_that_is_none_is_told),
         cmocka_unit_test(test_a_malformed_create_is_answered_and_the_next_works),
         cmocka_unit_test(test_the_channels_end_ends_the_computer),
         cmocka_unit_test(test_the_servers_end_ends_all),
