@@ -17,6 +17,7 @@
  * that loading, which each computer pays once, is short. Every leaf ends the program. */
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <seccomp.h>
 #include <stdbool.h>
@@ -38,9 +39,22 @@
 #define X32_BIT 0x40000000U
 #define SOCKET_TYPE_MASK 0xfU       /* the rest are flags */
 #define NAMESPACE_FLAGS 0x7E020000U /* CLONE_NEW* of clone(2) */
+#define O_NOTIFICATION_PIPE O_EXCL
 #define QUERY_PERSONALITY 0xffffffffU
 
-enum outcome { MISSING, ALLOW, REFUSE, CLONE, CLONE3, SOCKET, SOCKETPAIR, IOCTL, PERSONALITY, PRLIMIT };
+enum outcome {
+    MISSING,
+    ALLOW,
+    REFUSE,
+    CLONE,
+    CLONE3,
+    SOCKET,
+    SOCKETPAIR,
+    IOCTL,
+    PERSONALITY,
+    PRLIMIT,
+    PIPE2
+};
 
 static const char *const allowed[] = {
     /* files */
@@ -55,8 +69,8 @@ static const char *const allowed[] = {
     "statfs", "statx", "symlink", "symlinkat", "sync", "sync_file_range", "syncfs", "truncate", "umask",
     "unlink", "unlinkat", "utime", "utimensat", "utimes",
     /* reading and writing */
-    "pipe", "pipe2", "pread64", "preadv", "preadv2", "pwrite64", "pwritev", "pwritev2", "read", "readv",
-    "sendfile", "splice", "tee", "write", "writev",
+    "pipe", "pread64", "preadv", "preadv2", "pwrite64", "pwritev", "pwritev2", "read", "readv", "sendfile",
+    "splice", "tee", "write", "writev",
     /* waiting */
     "epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait", "eventfd",
     "eventfd2", "poll", "ppoll", "pselect6", "select",
@@ -177,7 +191,7 @@ static const struct {
     enum outcome outcome;
 } conditional[] = {
     {"clone", CLONE}, {"clone3", CLONE3},           {"socket", SOCKET},     {"socketpair", SOCKETPAIR},
-    {"ioctl", IOCTL}, {"personality", PERSONALITY}, {"prlimit64", PRLIMIT},
+    {"ioctl", IOCTL}, {"personality", PERSONALITY}, {"prlimit64", PRLIMIT}, {"pipe2", PIPE2},
 };
 
 static const struct {
@@ -314,6 +328,15 @@ static void put_personality(struct program *program)
     put_error(program, EPERM);
 }
 
+/* No pipes that the kernel itself writes into (its watch queues), as where it is built without them. */
+static void put_pipe2(struct program *program)
+{
+    put_load_argument(program, 1, false);
+    put(program, BPF_JMP | BPF_JSET | BPF_K, O_NOTIFICATION_PIPE, 0, 1);
+    put_error(program, ENOPKG);
+    put_return(program, SECCOMP_RET_ALLOW);
+}
+
 /* Not of init: it bears the same ids, so the kernel would let anybody inside end it by its limits. */
 static void put_prlimit(struct program *program)
 {
@@ -354,6 +377,9 @@ static void put_outcome(struct program *program, enum outcome outcome)
         return;
     case PRLIMIT:
         put_prlimit(program);
+        return;
+    case PIPE2:
+        put_pipe2(program);
         return;
     default:
         abort();
@@ -473,6 +499,7 @@ static char outcome_letter(enum outcome outcome)
     case IOCTL:
     case PERSONALITY:
     case PRLIMIT:
+    case PIPE2:
     default:
         return 'c';
     }

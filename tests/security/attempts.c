@@ -15,6 +15,14 @@
 #define NO_SPACE_NAMES "((fd|full|null|ptmx|pts|random|shm|stderr|stdin|stdout|tty|urandom|zero)\n)+"
 
 /* clang-format off */
+/* A call into a folder that is a link to the host's half of the time. */
+#define IN_RACE {"races", "pwd -P; cat secret; touch ESCAPED-from-the-race", "race/dir|not exist|No such|can't|cannot", \
+                 .arguments = "{'working_directory': '/tmp/race/dir'}"}
+/* The program that begins commands is asked to begin itself. */
+#define AS_SERVER(words) {"beginning", NULL, "exit=", .arguments = "{'args': [" words "], 'timeout': 1}"}
+/* More output than a result holds. */
+#define FLOOD(group) {group, "head -c 2000000 /dev/zero | tr '\\0' x", "exit=0"}
+
 const struct attempt attempts[] = {
     /* init is the one process of ours inside: all of it is closed, and it can't be hurt */
     {"proc", "$P open /proc/1/environ r", UNREADABLE},
@@ -45,6 +53,16 @@ const struct attempt attempts[] = {
     {"proc", "grep -c \"$STATE\\|$SECRET_DIR\" /proc/self/mountstats", NOTHING},
     {"proc", "for f in kernel/core_pattern kernel/panic kernel/modprobe kernel/hostname vm/drop_caches net/ipv4/ip_forward; do"
              " echo 1 >/proc/sys/$f && echo ESCAPED; done", READ_ONLY},
+    {"proc", "for f in kernel/poweroff_cmd kernel/hotplug kernel/usermodehelper/bset kernel/sysrq kernel/pid_max kernel/ns_last_pid"
+             " kernel/yama/ptrace_scope kernel/seccomp/actions_logged kernel/tainted vm/overcommit_memory vm/panic_on_oom fs/file-max"
+             " fs/suid_dumpable fs/protected_symlinks fs/binfmt_misc/register user/max_user_namespaces net/core/bpf_jit_enable; do"
+             " [ -e /proc/sys/$f ] && echo 1 >/proc/sys/$f && echo ESCAPED; done; echo tried", "tried\n"},
+    {"proc", "sysctl -w kernel.core_pattern='|/tmp/x'", "permission denied|Read-only|not found"},
+    {"proc", "echo x >/proc/self/attr/exec; echo x >/proc/self/attr/keycreate; echo x >/proc/thread-self/attr/current",
+             "(Invalid argument|Permission denied|Operation not permitted|No such file)"},
+    {"proc", "mv /proc /p; rmdir /proc; rm -rf /proc/sysrq-trigger; mv /proc/sys /tmp/s", "(busy|Read-only|not permitted|cross-device|denied)"},
+    {"proc", "for p in /proc/[0-9]*; do [ $(stat -c %u $p) -lt 65535 ] || echo ESCAPED $p; done; echo looked", "looked\n"},
+    {"proc", "for i in $(seq 300); do : >/proc/sysrq-trigger; cat /proc/kcore; done 2>&1 | grep -vc 'Read-only\\|denied\\|No such'", NOTHING},
     {"proc", "$P open /proc/sysrq-trigger w", "open: (EPERM|EACCES|EROFS|ENOENT)\n"},
     {"proc", "cat /proc/kcore 2>&1 | head -c 4 | tr -d '\\0' | grep -c ELF", NOTHING},
     {"proc", "cat /proc/kmsg | wc -c", NOTHING},
@@ -65,17 +83,26 @@ const struct attempt attempts[] = {
     {"sys", "grep -vcE '^[0-9]+:[^:]*:/(e[0-9]+)?$' /proc/self/cgroup", NOTHING},
     {"sys", "find / -xdev -name cgroup.procs -o -xdev -name release_agent -o -xdev -name uevent_helper | wc -l", NOTHING},
 
+    {"sys", "unshare -UrmC sh -c 'mount -t cgroup -o rdma c /mnt && echo ESCAPED'", "Operation not permitted|not implemented"},
+    {"sys", "$P call mount c /mnt cgroup 0 none,name=x; $P call mount d /mnt debugfs 0 0; $P call mount s /mnt securityfs 0 0;"
+            " $P call mount b /mnt bpf 0 0; $P call mount t /mnt tracefs 0 0", "(mount" REFUSED "){5}"},
+    {"sys", "echo '|/tmp/x' >/sys/kernel/uevent_helper; echo 1 >/sys/fs/cgroup/release_agent", "(No such file|Permission denied|Read-only)"},
+
     {"devices", "ls /dev", "^" NO_SPACE_NAMES "exit=0"},
     {"devices", "find /dev -type b | wc -l", NOTHING},
     {"devices", "find /dev -type c ! -path '/dev/pts/*' | wc -l", "^[067]\n"}, /* 0: each lies on a file */
     {"devices", "$P call mknodat -100 /tmp/disk 0060660 0x800", "mknodat" REFUSED},
     {"devices", "$P call mknodat -100 /tmp/mem 0020660 0x101", "mknodat" REFUSED},
     {"devices", "$P call mknodat -100 /dev/shm/kmsg 0020660 0x10b", "mknodat" REFUSED},
-    {"devices", "mknod /tmp/m b 8 0", "Operation not permitted"},
+    {"devices", "mknod /tmp/m b 8 0", "Operation not permitted|Permission denied"},
     {"devices", "echo x >/dev/ESCAPED", READ_ONLY},
     {"devices", "rm -f /dev/null; chmod 000 /dev/zero", READ_ONLY},
     {"devices", "echo test >/dev/tty", "No such device"},
-    {"devices", "$P tiocsti; $P tiocsti 0x100000000", "tiocsti" REFUSED "tiocsti" REFUSED},
+    {"devices", "$P terminal 0x5412; $P terminal 0x100005412; $P terminal 0x541c", "(terminal: EPERM\n){3}"},
+    {"devices", "$P terminal 0x5423; $P terminal 0xff00000000005423", "(terminal: EPERM\n){2}"},
+    {"devices", "mknod /tmp/whiteout c 0 0 && echo ESCAPED", "Permission denied|Operation not permitted"},
+    {"devices", "ls /dev/console /dev/rtc /dev/ptp0 /dev/vsock /dev/ppp /dev/uinput /dev/input /dev/dri /dev/snd 2>&1 | grep -vc 'No such file'", NOTHING},
+    {"devices", "rmdir /dev/pts; mv /dev /d; ln -sfn /proc/sys /dev/pts", "(busy|" READ_ONLY ")"},
     {"devices", "for d in mem kmem port kmsg sda vda loop0 loop-control fuse kvm net/tun mapper/control vhost-vsock; do"
                 " [ -e /dev/$d ] && echo ESCAPED; done; echo none", "^none\n"},
 
@@ -111,6 +138,7 @@ const struct attempt attempts[] = {
     {"namespaces", "for f in 0x20000 0x2000000 0x4000000 0x8000000 0x10000000 0x20000000 0x40000000;"
                    " do $P call clone $((f | 17)) 0 0 0 0; done | grep -vc ' \\(EPERM\\|ENOSYS\\)$'", NOTHING},
     {"namespaces", "$P call clone 0xffffffff10000011 0 0 0 0", "clone" REFUSED},
+    {"namespaces", "for b in $(seq 0 63); do $P ask clone $((1 << b | 17)); done | grep -c EPERM", "^7\n"},
     {"namespaces", "$P clone3 0x10000000; $P clone3 0", "clone3: ENOSYS\nclone3: ENOSYS\n"},
     {"namespaces", "exec 3</proc/self/ns/user; $P call setns 3 0; $P call setns 3 0x10000000", "setns" REFUSED "setns" REFUSED},
     {"namespaces", "unshare -Ur true", "Operation not permitted|Function not implemented"},
@@ -140,6 +168,16 @@ const struct attempt attempts[] = {
                 "socket" NO_FAMILY "socket" NO_FAMILY "socket" NO_FAMILY},
     {"sockets", "$P call socket 17 3 0x300; $P call socket 17 2 0", "socket" NO_FAMILY "socket" NO_FAMILY},
     {"sockets", "for n in 4 5 6 9 10 12 15 16 20 21; do $P call socket 16 3 $n; done | grep -c 'socket: [0-9]'", NOTHING},
+    {"sockets", "for f in $(seq 0 45); do $P ask socket $f 1 0; done | grep -c 'let through'", "^4\n"},
+    {"sockets", "for p in $(seq 0 262); do $P ask socket 2 1 $p; done | grep -c 'let through'", "^5\n"},
+    {"sockets", "for t in $(seq 0 15); do $P ask socket 10 $((t | 0x80800)) 0; done | grep -c 'let through'", "^4\n"},
+    {"sockets", "$P call socket 2 1 132; $P call socket 2 5 0; $P call socket 2 6 33; $P call socket 2 1 262; $P call socket 10 2 136",
+                "(socket: (EPROTONOSUPPORT|ESOCKTNOSUPPORT)\n){5}"},
+    {"sockets", "$P call socket 2 3 255; $P call socket 2 3 1; $P call socket 10 3 58", "(socket: (EPERM|EPROTONOSUPPORT)\n){3}"},
+    {"sockets", "for o in 64 65 66 96 97 98 128; do $P sockopt 0 $o; done | grep -vc 'EPERM\\|errno 92'", NOTHING},
+    {"sockets", "ip link add d0 type dummy || ip link set lo down || ip addr add 192.0.2.1/24 dev lo || ip route add default dev lo && echo ESCAPED",
+                "Operation not permitted|not found"},
+    {"sockets", "for a in 127.0.0.53 127.255.255.254 0.0.0.0; do $P connect-tcp $a $PORT; done | sort -u", "^connect: ECONNREFUSED\nexit"},
     {"sockets", "for f in 3 4 5 9 21 24 26 29 30 31 32 36 37 39 41 42 43 44 45; do $P call socket $f 2 0; $P call socket $f 3 1; done"
                 " | grep -c 'socket: [0-9]'", NOTHING},
 
@@ -172,11 +210,23 @@ const struct attempt attempts[] = {
     {"kernel", "$P call vmsplice 1 @16 1 0; $P call lookup_dcookie 0 @16 16; $P call nfsservctl 0 0 0",
                "vmsplice" REFUSED "lookup_dcookie" REFUSED "nfsservctl" REFUSED},
     {"kernel", "$P call setpriority 0 0 -20", "setpriority" REFUSED},
+    {"kernel", "ulimit -r; ulimit -e; chrt -f 1 true", "^0\n0\n.*not permitted"},
+    {"kernel", "for k in -1 -2 -3 -4 -5 -6 -7 -8 1 12345; do $P call keyctl 0 $k 1; $P call keyctl 6 $k; $P call keyctl 11 $k; done | grep -vc EPERM", NOTHING},
+    {"kernel", "cat /proc/keys /proc/key-users | wc -c", NOTHING},
+    {"kernel", "date -s 2001-01-01; date +%Y", "Operation not permitted"},
+    {"kernel", "for c in 0 1 4 7 9 11; do $P call clock_settime $c xxxxxxxxxxxxxxxx; $P call clock_adjtime $c @256; done | grep -vc EPERM", NOTHING},
+    {"kernel", "$P ask pipe2 0 0x80; $P ask pipe2 0 0x80880", "(pipe2: errno 65\n){2}"},
+    {"kernel", "f=$(find /usr -xdev -type f -size +4k -perm -o+r | head -1); $P overwrite pipe $f; $P overwrite memory $f", "^(overwrite: unchanged\n){2}"},
+    {"kernel", "$P call fsopen ext4 0; $P call fsopen cgroup2 0; $P call fsconfig 3 1 AAAAAAAAAAAAAAAAAAAAAAAAAAAA BBBBBBBBBBBBBBBB 0",
+               "fsopen" REFUSED "fsopen" REFUSED "fsconfig" REFUSED},
+    {"kernel", "$P call prlimit64 1 7 @16 0; $P call prlimit64 0x100000001 0 @16 0", "(prlimit64: EPERM\n){2}"},
+    {"kernel", "for f in 0 0x8 0x40000 0xffffffff 0x0400000 0x0200000 0x100000 0x8000000 0x1000000 0x3; do $P ask personality $f; done | grep -c 'let through'", "^4\n"},
+    {"kernel", "insmod /tmp/x.ko; modprobe dummy", "not permitted|not found|could not|ERROR|FATAL"},
 #ifdef __x86_64__
     {"kernel", "$P call iopl 3; $P call ioperm 0x60 1 1; $P call uselib x; $P call ustat 0 @64; $P call sysfs 3",
                "iopl" REFUSED "ioperm" REFUSED "uselib" REFUSED "ustat" REFUSED "sysfs" REFUSED},
     {"kernel", "$P call 0x400000a5 none /mnt tmpfs 0 0; $P call 0x40000110 0x10000000", "0x400000a5: ENOSYS\n0x40000110: ENOSYS\n"},
-    {"kernel", "$P compat", "exit=(159|139|137)|compat: ENOSYS"},
+    {"kernel", "$P compat 466", "^compat: 0\n"},
 #endif
 
     {"privilege", "grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status", "NoNewPrivs:\t1\nSeccomp:\t2\n"},
@@ -184,10 +234,58 @@ const struct attempt attempts[] = {
                   " for c in 12 16 17 19 20 21 22 23 24 25 27 34 37 38 39 40; do [ $((b >> c & 1)) = 1 ] && echo ESCAPED $c; done; echo none",
                   "^none\n"},
     {"privilege", "[ $(awk '{n += $3} END {print n}' /proc/self/uid_map) = 1 ] && echo 1000; cp /usr/bin/id /tmp/suid; chmod 4755 /tmp/suid; setpriv --reuid 1000 --clear-groups /tmp/suid -u", "^1000\n"},
+    {"privilege", "cd /tmp && bash -c 'kill -SEGV $$'; bash -c 'kill -QUIT $$'; ls -d core* /var/lib/systemd/coredump /var/crash", "No such file.*No such file.*No such file"},
+    {"privilege", "cp /bin/bash /root/setuid; chown 0:0 /root/setuid; chmod 6755 /root/setuid; stat -c '%a %u' /root/setuid", "^6755 0\n"},
+    {"privilege", "capsh --addamb=cap_sys_admin -- -c 'echo ESCAPED'; setpriv --ambient-caps +sys_admin --inh-caps +sys_admin echo ESCAPED",
+                  "not permitted|not found|unable|disabled"},
+    {"privilege", "cp /bin/true /tmp/caps && setcap cap_sys_admin+ep /tmp/caps && /tmp/caps && echo ran", "ran\n|not permitted|not found|denied"},
     {"privilege", "ulimit -c; ulimit -c unlimited", "^0\n.*(cannot modify|Operation not permitted)"},
     {"privilege", "ulimit -Hn; ulimit -n 1048576", "^[0-9]+\n.*(cannot modify|Operation not permitted|Invalid)"},
     {"privilege", "awk '{print ($3 <= 65536 && ($2 > 0 || $3 == 1)) ? \"mapped\" : \"ESCAPED\"}' /proc/self/uid_map /proc/self/gid_map", "^mapped\nmapped\n"},
     {"privilege", "stat -c %u /usr/bin/true /proc/kcore", "^65534\n"},
+
+    /* how a command is begun: its working directory and its program are the client's to name, and hostile code
+     * decides what these names mean */
+    {"beginning", "pwd -P; cat secret; ls ..", "outside|not exist|No such|can't|cannot", .arguments = "{'working_directory': '/proc/self/fd/3'}"},
+    {"beginning", "pwd -P", "not exist|No such|can't|cannot", .arguments = "{'working_directory': '/proc/self/fd/4/../..'}"},
+    {"beginning", "pwd -P", "not exist|No such|can't|cannot", .arguments = "{'working_directory': '/proc/self/fd/5'}"},
+    {"beginning", "pwd -P", "not exist|No such|can't|cannot", .arguments = "{'working_directory': '/proc/self/fd/6'}"},
+    {"beginning", "pwd -P", "not exist|No such|can't|cannot", .arguments = "{'working_directory': '/proc/self/fd/7'}"},
+    {"beginning", "pwd -P", "not exist|No such|can't|cannot", .arguments = "{'working_directory': '/proc/self/fd/8'}"},
+    {"beginning", "pwd -P", "not exist|No such|can't|cannot", .arguments = "{'working_directory': '/proc/self/fd/9'}"},
+    {"beginning", "pwd -P", "not exist|No such|can't|cannot", .arguments = "{'working_directory': '/dev/fd/10'}"},
+    {"beginning", "pwd -P; cat $SECRET", "^/\n.*No such file|denied|can't", .arguments = "{'working_directory': '/proc/1/root'}"},
+    {"beginning", "pwd -P; cat $SECRET", "^/\n.*No such file|denied|can't", .arguments = "{'working_directory': '/proc/1/cwd'}"},
+    {"beginning", "pwd -P; cat $SECRET", "^/\n.*No such file", .arguments = "{'working_directory': '/proc/self/root/../..'}"},
+    {"beginning", NULL, "exit=126", .arguments = "{'args': ['/proc/1/exe']}"},
+    {"beginning", NULL, "exit=127", .arguments = "{'args': ['/proc/self/fd/5']}"},
+    {"beginning", "printf '#!/proc/self/exe\n' >/tmp/script && chmod 755 /tmp/script && ($P programs 5 >/tmp/programs 2>&1 &); echo begun", "^begun\n"},
+    AS_SERVER("'/proc/self/exe'"), AS_SERVER("'/proc/self/exe', 'serve'"), AS_SERVER("'/proc/thread-self/exe', 'serve'"),
+    AS_SERVER("'/tmp/script'"), AS_SERVER("'/tmp/script', 'serve'"), AS_SERVER("'/proc/self/exe'"), AS_SERVER("'/tmp/script'"),
+    {"beginning", "sleep 5; cat /tmp/programs", "^programs: [1-9][0-9]* seen, 0 written\n"},
+
+    /* names that change their meaning while the server, by init, uses them */
+    {"races", "mkdir -p /tmp/race/dir && ln -s $SECRET_DIR /tmp/race/link && ($P swap /tmp/race/dir /tmp/race/link 5 >/dev/null &); echo begun", "^begun\n"},
+    IN_RACE, IN_RACE, IN_RACE, IN_RACE, IN_RACE, IN_RACE, IN_RACE, IN_RACE, IN_RACE, IN_RACE,
+    {"races", "mkdir -p /tmp/command-output && ln -s $SECRET_DIR /tmp/elsewhere && ($P swap /tmp/command-output /tmp/elsewhere 8 >/dev/null &); echo begun", "^begun\n"},
+    FLOOD("races"), FLOOD("races"), FLOOD("races"), FLOOD("races"), FLOOD("races"), FLOOD("races"),
+    {"races", "($P newborn 4 >/tmp/newborn 2>&1 &); echo begun", "^begun\n"},
+    {"races", "true", "^exit=0"}, {"races", "id -u", "^0\n"}, {"races", "ls / >/dev/null", "^exit=0"}, {"races", "sleep 0.2", "^exit=0"},
+    {"races", NULL, "^exit=0", .arguments = "{'args': ['true']}"}, {"races", NULL, "^exit=0", .arguments = "{'args': ['/bin/true']}"},
+    {"races", NULL, "^x\n", .arguments = "{'args': ['cat'], 'stdin': 'x\\n'}"},
+    {"races", "sleep 4; cat /tmp/newborn", "^newborn: [1-9][0-9]* looks"},
+
+    /* where output that is too long goes */
+    {"spool", "rm -rf /tmp/command-output; ln -s $SECRET_DIR /tmp/command-output", "^exit=0"}, FLOOD("spool"),
+    {"spool", "rm -rf /tmp/command-output; ln -s /proc/self/fd /tmp/command-output", "^exit=0"}, FLOOD("spool"),
+    {"spool", "rm -rf /tmp/command-output; ln -s /proc/self/cwd/../.. /tmp/command-output", "^exit=0"}, FLOOD("spool"),
+    {"spool", "rm -rf /tmp/command-output /dev/shm/o; ln -s /dev/shm/o /tmp/command-output", "^exit=0"}, FLOOD("spool"),
+    {"spool", "rm -rf /tmp/command-output; mkfifo /tmp/command-output", "^exit=0"}, FLOOD("spool"),
+    {"spool", "rm -rf /tmp/command-output; mkdir -m 000 /tmp/command-output; chown 1:1 /tmp/command-output", "^exit=0"}, FLOOD("spool"),
+    {"spool", "rm -rf /tmp/command-output; ln -s /tmp/command-output /tmp/command-output", "^exit=0"}, FLOOD("spool"),
+    {"spool", "rm -rf /tmp; ln -s /dev/pts /tmp", "^exit=0"}, FLOOD("spool"),
+    {"spool", "rm -f /tmp; ln -s /proc/self/fd/0 /tmp", "^exit=0"}, FLOOD("spool"),
+    {"spool", "rm -f /tmp; mkdir -m 1777 /tmp; truncate -s 1G /tmp/huge; echo back", "^back\n"}, FLOOD("spool"),
 
     /* what its writable layer may hold when somebody else walks or removes it */
     {"files", "ln -s $SECRET_DIR /root/link; ln -s / /root/root; ln -s ../../../../../../../.. /up; ln -s $SECRET_DIR /computers;"
@@ -204,6 +302,13 @@ const struct attempt attempts[] = {
               "setxattr" REFUSED "setxattr: (EPERM|EACCES|EOPNOTSUPP|0)\n"},
     {"files", "rm -rf /var/tmp && ln -s $SECRET_DIR /var/tmp && head -c 5000000 /dev/zero | tr '\\0' x", "exit=0"},
     {"files", "ln -sfn $SECRET_DIR /etc/passwd; rm -f /etc/resolv.conf; ln -s /proc/1/environ /etc/resolv.conf; echo made", "made\n"},
+
+    {"fillers", "mkdir /tmp/fill && cd /tmp/fill && head -c 300M /dev/zero >big; ls -s big | cut -d' ' -f2", "big"},
+    {"fillers", "cd /tmp/fill && for d in $(seq 20); do mkdir d$d && (cd d$d && seq 500 | xargs touch); done; find . | wc -l", "[0-9]+\n"},
+    {"fillers", "cd /tmp/fill && touch one && for i in $(seq 2000); do ln one link$i || break; done; ls | wc -l", "[0-9]+\n"},
+    {"fillers", "cd /dev/shm && for i in $(seq 20000); do : >f$i || break; done; rm -f /dev/shm/f*", "No space left|Too many|not found|exit=0"},
+    {"fillers", "fallocate -l 8T /tmp/fill/all; fallocate -l 8T /dev/shm/all; rm -f /dev/shm/all", "(No space|too large|not supported|Killed|not permitted|Invalid|exceeded)"},
+    {"fillers", "df -i / >/dev/null; rm -rf /tmp/fill; echo room", "room\n"},
 
     {"resources", "$P fork-all; while :; do :; done", "fork: (EAGAIN|ENOMEM)\n.*exit=124", 2},
     {"resources", ":(){ :|:& };:; while :; do :; done", "exit=(124|254|1)\n|fork", 2},
@@ -227,9 +332,22 @@ const struct attempt attempts[] = {
     {"output", "cat /dev/stdin | wc -c", NOTHING},
     {"output", "printf '\\033]0;title\\007\\033[2J{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\\n\\0\\r'", "jsonrpc"},
 
-    {"system calls", "$P sweep 0 470 0", "sweep: 471 numbers", 120},
-    {"system calls", "$P sweep 0 470 -1", "sweep: 471 numbers", 120},
-    {"system calls", "$P sweep 0 470 @", "sweep: 471 numbers", 120},
+    {"system calls", "$P table", "numbers, [0-9]+ let through, 0 differ\n", 120},
+    {"system calls", "$P sweep 0 600 0", "sweep: 601 numbers", 120},
+    {"system calls", "$P sweep 0 600 -1", "sweep: 601 numbers", 120},
+    {"system calls", "$P sweep 0 600 @", "sweep: 601 numbers", 120},
+    {"system calls", "for seed in 1 2 3 4 5 6 7 8; do $P sweep 0 600 ~$seed; done | grep -c 'sweep: 601 numbers'", "^8\n", 120},
+#ifdef __x86_64__
+    {"system calls", "$P sweep 0x40000000 0x40000258 0; $P sweep 0x40000000 0x40000258 -1", "(sweep: 601 numbers, 0 ended.*){2}", 120},
+#endif
+
+    /* last, since what they take they keep: the suite then looks whether the host has still got its own */
+    {"shares", "$P hoard aio 1", "^hoard: 0 some\n"},
+    {"shares", "$P hoard terminals 4000", "^hoard: 256 some\n"},
+    {"shares", "for i in 1 2 3 4; do $P hoard inotify 5000 hold & done >/dev/null 2>&1; echo held", "^held\n"},
+    {"shares", "$P hoard timers 1000000 hold >/dev/null 2>&1 & echo held", "^held\n"},
+    {"shares", "$P hoard queues 10000 hold >/dev/null 2>&1 & echo held", "^held\n"},
+    {"shares", "$P hoard terminals 10000 hold >/dev/null 2>&1 & sleep 2; echo held", "^held\n"},
 };
 /* clang-format on */
 const size_t attempt_count = ARRAY_LEN(attempts);

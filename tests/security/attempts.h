@@ -6,12 +6,15 @@
 
 struct attempt {
     const char *group;
-    const char *command;
+    const char *command; /* NULL: none, args instead */
     /* Extended regular expression over "STDOUT" "STDERR" "exit=N\n" put together: the only acceptable
      * outcome. It names the refusal itself, so that an attempt which couldn't even be made (a tool is
      * missing) is a failure of the suite. */
     const char *want;
     double timeout; /* of the call; 0: 20 s */
+    /* More of the call: JSON, with ' for ". A call that is refused is then an outcome like others: its text
+     * stands for the output. */
+    const char *arguments;
 };
 extern const struct attempt attempts[];
 extern const size_t attempt_count;

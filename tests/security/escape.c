@@ -1,13 +1,16 @@
 /* The escape suite: hostile code inside a computer of the real server, and a look from outside at what it
  * reached.
  *
- *   escape SERVER PROBER [PATTERN]
+ *   escape SERVER PROBER [PATTERN [OPTION ...]]
  *
  * Each row of attempts.c runs in one computer; after each, that computer must still work. Meanwhile this
  * program is the host to be attacked: it holds a secret file, a process, and listeners, all of which must be
- * untouched at the end, and nothing of the computers may be left. Exit status 77: skipped. */
+ * untouched at the end, and nothing of the computers may be left. Before, a computer that outlives its server
+ * is left behind as badly as can be, and taken up by the next one. PATTERN: only rows whose group or command
+ * has it; OPTIONs are the server's, e.g. --rootfs DIR. Exit status 77: skipped. */
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <regex.h>
@@ -31,6 +34,7 @@
 #include "base/path.h"
 #include "base/spawn.h"
 #include "base/str.h"
+#include "bystander.h"
 #include "client/host.h"
 #include "client/mcp_client.h"
 
@@ -39,6 +43,9 @@
 #define PROBER_IN_COMPUTER "/root/p"
 #define ATTEMPT_SECONDS 20.0
 #define REMOVAL_SECONDS 30.0
+#define OPTIONS_MAX 16
+#define NOBODY 65534
+#define IDS_OF_HOST 65536U /* below: users of the host */
 
 enum listener { LISTEN_ABSTRACT, LISTEN_PATH, LISTEN_TCP, LISTENERS };
 
@@ -52,6 +59,9 @@ struct world {
     pid_t canary;
     int canary_pidfd;
     struct host *host;
+    struct bystander *bystander;
+    const char *server_path;
+    char *const *options; /* of the server, ended by NULL */
     struct mcp *server;
     size_t tries, escapes, faults;
 };
@@ -131,6 +141,7 @@ static int world_make(struct world *w, struct error *err)
     if (write_secret(w, err) < 0)
         return -1;
     w->host = host_remember();
+    w->bystander = bystander_remember();
     return start_canary(w, err);
 }
 
@@ -151,11 +162,15 @@ static void world_done(struct world *w)
     free(w->state);
     free(w->socket);
     w->host = host_free(w->host);
+    w->bystander = bystander_free(w->bystander);
 }
 
-static int start_server(struct world *w, const char *path, struct error *err)
+static int start_server(struct world *w, struct error *err)
 {
-    const char *argv[] = {path, "--backend", "native", "--state-dir", w->state, "--cpu", "2", NULL};
+    const char *argv[8 + OPTIONS_MAX] = {w->server_path, "--backend", "native", "--state-dir",
+                                         w->state,       "--cpu",     "2"};
+    for (size_t i = 0; i < OPTIONS_MAX && w->options[i]; i++)
+        argv[7 + i] = w->options[i];
     (void)setenv("SERVER_TOKEN", "the server's secret", 1);
     w->server = mcp_start(argv, environ, err);
     if (!w->server)
@@ -165,11 +180,12 @@ static int start_server(struct world *w, const char *path, struct error *err)
     return result ? 0 : -1;
 }
 
+/* command: NULL if `extra` has args. */
 static int run(struct world *w, const char *computer, const char *command, double timeout, json_t *extra,
                struct mcp_tool_result *ret, struct error *err)
 {
     json_t *arguments =
-        json_pack("{s:s, s:s, s:f}", "command", command, "computer_id", computer, "timeout", timeout);
+        json_pack("{s:s*, s:s, s:f}", "command", command, "computer_id", computer, "timeout", timeout);
     json_object_update(arguments, extra);
     json_decref(extra);
     return mcp_tool(w->server, "terminal_execute", arguments, timeout + 10, ret, err);
@@ -261,31 +277,49 @@ static void print_start(const char *title, const char *text)
     printf("       %s: %.400s%s\n", title, text, strlen(text) > 400 ? "..." : "");
 }
 
+/* The row's own arguments, and the environment. */
+static json_t *attempt_arguments(const struct world *w, const struct attempt *a)
+{
+    json_t *environment = attack_environment(w);
+    if (!a->arguments)
+        return environment;
+    _cleanup_(cleanup_free) char *text = xstrdup(a->arguments);
+    for (char *quote = text; (quote = strchr(quote, '\''));)
+        *quote = '"';
+    json_t *arguments = json_loads(text, 0, NULL);
+    json_object_update(arguments, environment);
+    json_decref(environment);
+    return arguments;
+}
+
 static void attempt(struct world *w, const struct attempt *a)
 {
     struct error err = ERROR_INIT;
     struct mcp_tool_result r;
+    const char *name = a->command ? a->command : a->arguments;
     w->tries++;
-    if (run(w, "attacker", a->command, a->timeout > 0 ? a->timeout : ATTEMPT_SECONDS, attack_environment(w),
+    if (run(w, "attacker", a->command, a->timeout > 0 ? a->timeout : ATTEMPT_SECONDS, attempt_arguments(w, a),
             &r, &err) < 0) {
-        fault(w, "%s: no answer: %s\n       %s", a->group, err.msg, a->command);
+        fault(w, "%s: no answer: %s\n       %s", a->group, err.msg, name);
         return;
     }
-    _cleanup_(cleanup_free) char *said = xasprintf("%s%sexit=%d\n", r.out, r.err, r.exit_code);
+    const bool not_run = r.is_error && a->arguments;
+    _cleanup_(cleanup_free) char *said = not_run ? xasprintf("%s\nexit=none\n", r.text)
+                                                 : xasprintf("%s%sexit=%d\n", r.out, r.err, r.exit_code);
     bool escaped = strstr(r.out, "ESCAPED") || strstr(said, SECRET_TEXT), refused = matches(said, a->want);
-    if (r.is_error || escaped || !refused) {
+    if ((r.is_error && !not_run) || escaped || !refused) {
         w->escapes += escaped;
         fault(w, "%s: %s", a->group,
               escaped      ? "ESCAPED"
               : r.is_error ? "refused as a call"
                            : "not the refusal expected");
-        print_start("command", a->command);
+        print_start("command", name);
         print_start("expected", a->want);
         print_start("got", r.is_error ? r.text : said);
     }
     mcp_tool_result_done(&r);
     if (!works(w, "attacker"))
-        print_start("after", a->command);
+        print_start("after", name);
 }
 
 static void check_host(struct world *w)
@@ -306,6 +340,48 @@ static void check_host(struct world *w)
     _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || read(fd, state, sizeof state - 1) <= 0 || !strstr(state, ") S "))
         fault(w, "the process on the host was hurt: %s", state), w->escapes++;
+}
+
+/* Sees all of it, and counts every change as an escape. */
+static void check_bystander(struct world *w)
+{
+    _cleanup_(buf_done) struct buf told = BUF_INIT(MIB);
+    size_t count = bystander_changes(w->bystander, &told) + bystander_lacks(&told);
+    if (count > 0)
+        fault(w, "the host was reached:\n%s", buf_str(&told)), w->escapes += count;
+}
+
+/* nftw(3) has no argument for its callback. */
+static struct {
+    size_t files, setuid, of_host, open;
+} upper;
+
+static int look_at_upper(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    upper.files++;
+    if (type != FTW_F || !(st->st_mode & (S_ISUID | S_ISGID)))
+        return 0;
+    upper.setuid++;
+    upper.of_host += st->st_uid < IDS_OF_HOST || st->st_gid < IDS_OF_HOST;
+    int seen = 0;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0 ||
+              access(path, F_OK) == 0);
+    upper.open += pid < 0 || waitpid(pid, &seen, 0) != pid || seen != 0;
+    return 0;
+}
+
+/* Programs that a computer has made setuid: on the host they belong to nobody, and nobody gets at them. */
+static void check_setuid(struct world *w)
+{
+    upper.files = upper.setuid = upper.of_host = upper.open = 0;
+    (void)nftw(w->state, look_at_upper, 32, FTW_PHYS);
+    if (upper.of_host + upper.open > 0)
+        fault(w, "%zu setuid files of a user of the host, %zu within reach", upper.of_host, upper.open),
+            w->escapes += upper.of_host + upper.open;
+    printf("%-14s %3zu setuid among %zu files, none within reach of users\n", "on the host", upper.setuid,
+           upper.files);
 }
 
 /* After all was removed: no link led the remover out of the computers. */
@@ -339,7 +415,7 @@ static void check_victim(struct world *w)
 
 /* The server's end. One that had no time to remove everything says so by its exit status, and the next one
  * does it. */
-static void end_server(struct world *w, const char *path)
+static void end_server(struct world *w)
 {
     struct error err = ERROR_INIT;
     int status = 0;
@@ -353,7 +429,7 @@ static void end_server(struct world *w, const char *path)
     if (status == 0)
         return;
     printf("%-14s by the next server\n", "removal");
-    if (start_server(w, path, &err) < 0)
+    if (start_server(w, &err) < 0)
         fault(w, "start again: %s", err.msg);
     for (int64_t deadline = clock_deadline_after(REMOVAL_SECONDS);
          state_dir_computers(w->state) > 0 && clock_now() < deadline;)
@@ -362,9 +438,9 @@ static void end_server(struct world *w, const char *path)
         fault(w, "the next server: status 0x%x, %s", (unsigned)status, err.msg);
 }
 
-static void check_end(struct world *w, const char *path)
+static void check_end(struct world *w)
 {
-    end_server(w, path);
+    end_server(w);
     (void)kill(w->canary, SIGKILL);
     (void)waitpid(w->canary, NULL, 0);
     w->canary = 0;
@@ -374,11 +450,68 @@ static void check_end(struct world *w, const char *path)
         fault(w, "left behind: %zu computers, %zu other things\n%s", computers, things, buf_str(&left));
 }
 
+/* What the first life leaves in place of the folders that the second, or the server, goes through by name. */
+static const char *const leftovers[] = {
+    "rm -rf /tmp /var/tmp /root /run /home; for n in /tmp /var/tmp /root /run /home; do ln -s $SECRET_DIR "
+    "$n; done; echo left",
+    "rm -rf /mnt /media /srv /opt; ln -s /proc/1/root /mnt; ln -s / /srv; mkfifo /opt; echo left",
+    "for n in /state /base /lower /empty /upper /work /sys; do rm -rf $n; ln -s $SECRET_DIR $n; done; echo "
+    "left",
+    "rm -rf /proc /dev /usr 2>/dev/null; mv /proc /p; ln -sfn $SECRET_DIR /proc; ln -sfn $SECRET_DIR /dev; "
+    "echo left",
+    "for f in /etc/passwd /etc/group /etc/hosts /etc/resolv.conf /etc/hostname; do ln -sfn $SECRET $f; done; "
+    "echo left",
+    "(setsid sh -c 'while :; do :; done' >/dev/null 2>&1 &) ; ln -s $SECRET_DIR /tmp/command-output; echo "
+    "left",
+};
+
+/* A computer that is kept, in a state folder of its own. */
+static int second_life(struct world *w, struct error *err)
+{
+    char *state = w->state;
+    int status = 0, result = -1;
+    struct mcp_tool_result r;
+    w->state = path_join(w->folder, "kept");
+    if (start_server(w, err) < 0)
+        goto out;
+    for (size_t i = 0; i < ARRAY_LEN(leftovers); i++) {
+        json_t *extra = attack_environment(w);
+        json_object_set_new(extra, "temporary", json_false());
+        w->tries++;
+        if (run(w, "kept", leftovers[i], 10, extra, &r, err) < 0)
+            goto out;
+        if (strcmp(r.out, "left\n") != 0)
+            fault(w, "first life: %s", r.text);
+        mcp_tool_result_done(&r);
+    }
+    if (mcp_end(w->server, 10, &status, err) < 0)
+        goto out;
+    w->server = mcp_free(w->server);
+    if (start_server(w, err) < 0)
+        goto out;
+    w->tries++;
+    if (run(w, "kept",
+            "cat $SECRET /proc/1/environ; ls -A $SECRET_DIR; head -c 2000000 /dev/zero | tr '\\0' x", 10,
+            attack_environment(w), &r, err) < 0)
+        goto out;
+    if (r.is_error || strstr(r.out, SECRET_TEXT) || r.exit_code != 0)
+        fault(w, "second life: %s", r.text), w->escapes++;
+    mcp_tool_result_done(&r);
+    (void)works(w, "kept");
+    result = mcp_end(w->server, 10, &status, err);
+    w->server = mcp_free(w->server);
+    printf("%-14s %3zu tries\n", "second life", ARRAY_LEN(leftovers) + 1);
+out:
+    free(w->state);
+    w->state = state;
+    return result;
+}
+
 static int attack(struct world *w, char **argv, struct error *err)
 {
     _cleanup_(buf_done) struct buf prober = BUF_INIT(2 * MIB);
-    if (world_make(w, err) < 0 || file_read(AT_FDCWD, argv[2], &prober, err) < 0 ||
-        start_server(w, argv[1], err) < 0 || check_isolated(w, err) < 0 ||
+    if (world_make(w, err) < 0 || file_read(AT_FDCWD, argv[2], &prober, err) < 0 || second_life(w, err) < 0 ||
+        start_server(w, err) < 0 || check_isolated(w, err) < 0 ||
         put_prober(w, "attacker", &prober, err) < 0 || put_prober(w, "victim", &prober, err) < 0 ||
         prepare_victim(w, err) < 0)
         return -1;
@@ -387,7 +520,7 @@ static int attack(struct world *w, char **argv, struct error *err)
     int64_t start = clock_now();
     for (size_t i = 0; i < attempt_count; i++) {
         const struct attempt *a = &attempts[i];
-        if (argv[3] && !strstr(a->group, argv[3]) && !strstr(a->command, argv[3]))
+        if (argv[3] && !strstr(a->group, argv[3]) && !(a->command && strstr(a->command, argv[3])))
             continue;
         attempt(w, a);
         group = a->group;
@@ -400,8 +533,10 @@ static int attack(struct world *w, char **argv, struct error *err)
         }
     }
     check_victim(w);
+    check_bystander(w);
+    check_setuid(w);
     check_host(w);
-    check_end(w, argv[1]);
+    check_end(w);
     check_secret(w);
     return 0;
 }
@@ -409,11 +544,16 @@ static int attack(struct world *w, char **argv, struct error *err)
 int main(int argc, char **argv)
 {
     if (argc < 3) {
-        fprintf(stderr, "usage: escape SERVER PROBER [PATTERN]\n");
+        fprintf(stderr, "usage: escape SERVER PROBER [PATTERN [OPTION ...]]\n");
         return 2;
     }
     struct error err = ERROR_INIT;
-    struct world w = {.listeners = {-1, -1, -1}, .canary_pidfd = -1};
+    struct world w = {
+        .listeners = {-1, -1, -1},
+        .canary_pidfd = -1,
+        .server_path = argv[1],
+        .options = argc > 4 ? argv + 4 : argv + argc,
+    };
     if (attack(&w, argv, &err) < 0)
         fault(&w, "%s\n%s", err.msg, w.server ? mcp_log(w.server) : "");
     world_done(&w);
