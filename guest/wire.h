@@ -80,14 +80,14 @@ struct guest_create {
     uint32_t nproc;             /* RLIMIT_NPROC, where no control group counts processes; 0: none */
     uint64_t shm_bytes;         /* size of /dev/shm */
     uint64_t file_bytes;        /* RLIMIT_FSIZE of its commands; 0: none */
-    char hostname[65];
+    char hostname[65];          /* "": it gets one by GUEST_NAME, once */
     /* Beneath state_dir; holds upper and work (or root); 0700, owned by id_base. GUEST_BEGIN_DISK: unused. */
     char folder[GUEST_PATH_MAX];
 };
 #define GUEST_HAS_CGROUP2 (1U << 0)
 #define GUEST_SCOPE_REAPER (1U << 1) /* no cgroup2 to kill by: a subreaper process per exec */
 
-/* The host name of a computer that was made before it had an id. `pid` as the reply to its create had it. */
+/* The host name of a computer that was made without one. `pid` as the reply to its create had it. */
 struct guest_name {
     uint32_t type;
     uint32_t request;
@@ -117,8 +117,8 @@ struct guest_reply {
 };
 
 /* What takes the server time, folders and groups, is made while the kernel makes the namespaces: init waits
- * for this packet before it touches any. Descriptors: with GUEST_BEGIN_DISK, a mount that is attached nowhere,
- * whose root is what `folder` is otherwise; then files `tasks` of v1 groups, open for writing. Init
+ * for this packet before it touches any. Descriptors: with GUEST_BEGIN_DISK, a mount that is attached
+ * nowhere, whose root is what `folder` is otherwise; then files `tasks` of v1 groups, open for writing. Init
  * writes "0" to each before it runs anything, while it has one thread and the host's root. (`cgroup.procs`
  * would do too, but each write to it waits for a grace period of the kernel's RCU, 6 ms and more when idle.)
  */

@@ -45,6 +45,11 @@
 #define GOODBYE_MS 2000 /* without a sign of progress */
 #define GOODBYE_STEP_MS 100
 
+struct child {
+    pid_t pid;
+    int names; /* its UTS namespace, while it has no host name; else -1 */
+};
+
 static struct {
     uint32_t root_flags;
     bool may_trace; /* has CAP_SYS_PTRACE */
@@ -52,7 +57,7 @@ static struct {
     bool has_idle_work;
     int sync[SLOTS]; /* our end; -1: the slot is free */
     uint64_t stale;  /* free slots whose lower is still attached, a bit each */
-    pid_t inits[INITS_MAX];
+    struct child inits[INITS_MAX];
     unsigned init_count;
 } zygote;
 
@@ -169,6 +174,11 @@ static int refresh(struct guest_error *err)
     return 0;
 }
 
+static int open_names(void)
+{
+    return open("/proc/self/ns/uts", O_RDONLY | O_CLOEXEC);
+}
+
 static int make_computer(const struct guest_create *create, const int *fds, unsigned slot, int *ret_pidfd,
                          pid_t *ret_pid, struct guest_error *err)
 {
@@ -179,6 +189,9 @@ static int make_computer(const struct guest_create *create, const int *fds, unsi
         return -1;
     if (sethostname(create->hostname, strlen(create->hostname)) < 0)
         return report(err, "set hostname");
+    _cleanup_fd_ int names = -1;
+    if (!create->hostname[0] && (names = open_names()) < 0)
+        return report(err, "open names");
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return report(err, "make sync pair");
     zygote.sync[slot] = pair[0];
@@ -191,7 +204,8 @@ static int make_computer(const struct guest_create *create, const int *fds, unsi
     }
     zygote.is_fresh = false;
     zygote.has_idle_work = true;
-    zygote.inits[zygote.init_count++] = pid;
+    zygote.inits[zygote.init_count++] = (struct child){pid, names};
+    names = -1;
     if (prepare_child(pid, create, slot, err) < 0 || send(pair[0], "g", 1, MSG_NOSIGNAL) != 1) {
         if (!err->stage[0])
             report(err, "start init");
@@ -233,22 +247,20 @@ static void handle_create(const struct packet *packet)
 
 /* --- naming one --- */
 
-static bool is_ours(pid_t pid)
+static struct child *find_nameless(pid_t pid)
 {
     for (unsigned i = 0; i < zygote.init_count; i++)
-        if (zygote.inits[i] == pid)
-            return true;
-    return false;
+        if (zygote.inits[i].pid == pid && zygote.inits[i].names >= 0)
+            return &zygote.inits[i];
+    return NULL;
 }
 
-/* Its UTS namespace belongs to ours, so that nobody inside can do this. */
-static int set_hostname_of(pid_t pid, const char *hostname, struct guest_error *err)
+/* Once. Its UTS namespace belongs to ours, so that nobody inside can do this. */
+static int set_name(struct child *child, const char *hostname, struct guest_error *err)
 {
-    char path[32];
-    snprintf(path, sizeof(path), "/proc/%d/ns/uts", (int)pid);
-    _cleanup_fd_ int own = open("/proc/self/ns/uts", O_RDONLY | O_CLOEXEC);
-    _cleanup_fd_ int theirs = open(path, O_RDONLY | O_CLOEXEC);
-    if (own < 0 || theirs < 0 || setns(theirs, CLONE_NEWUTS) < 0)
+    _cleanup_fd_ int own = open_names(), theirs = child->names;
+    child->names = -1;
+    if (own < 0 || setns(theirs, CLONE_NEWUTS) < 0)
         return report(err, "enter names");
     int failed = sethostname(hostname, strlen(hostname));
     int sys = errno;
@@ -262,12 +274,13 @@ static void handle_name(const struct packet *packet)
 {
     const struct guest_name *name = (const void *)packet->bytes;
     struct guest_reply reply = {.type = GUEST_REPLY, .request = name->request, .pid = name->pid};
+    struct child *child;
     if (packet->cut || !request_name_ok(name, packet->fd_count))
         report_text(&reply.error, EINVAL, "read request", "malformed name");
-    else if (!is_ours(name->pid))
-        report_text(&reply.error, ESRCH, "name a computer", "it has ended");
+    else if (!(child = find_nameless(name->pid)))
+        report_text(&reply.error, ESRCH, "name a computer", "it has ended, or has a name");
     else
-        set_hostname_of(name->pid, name->hostname, &reply.error);
+        set_name(child, name->hostname, &reply.error);
     packet_send(GUEST_FD_CONTROL, &reply, sizeof(reply), -1, 0);
 }
 
@@ -293,15 +306,23 @@ static void handle_own(const struct packet *packet)
 
 /* --- serving --- */
 
+static void forget(pid_t pid)
+{
+    for (unsigned i = 0; i < zygote.init_count; i++)
+        if (zygote.inits[i].pid == pid) {
+            sys_close_fd(&zygote.inits[i].names);
+            zygote.inits[i] = zygote.inits[--zygote.init_count];
+            return;
+        }
+}
+
 static void reap(void)
 {
     struct signalfd_siginfo drained[8];
     while (read(FD_SIGNALS, drained, sizeof(drained)) > 0)
         continue;
     for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
-        for (unsigned i = 0; i < zygote.init_count; i++)
-            if (zygote.inits[i] == pid)
-                zygote.inits[i] = zygote.inits[--zygote.init_count];
+        forget(pid);
 }
 
 /* The server is gone, and all of its computers with it. Not to wait for ever for one that can't die. */
@@ -309,7 +330,7 @@ static int say_goodbye(void)
 {
     struct pollfd signals = {.fd = FD_SIGNALS, .events = POLLIN};
     for (unsigned i = 0; i < zygote.init_count; i++)
-        kill(zygote.inits[i], SIGKILL);
+        kill(zygote.inits[i].pid, SIGKILL);
     for (int left = GOODBYE_MS; zygote.init_count > 0 && left > 0; reap())
         if (poll(&signals, 1, GOODBYE_STEP_MS) == 0)
             left -= GOODBYE_STEP_MS;

@@ -171,6 +171,8 @@ static enum found look_on_disk(struct computer *c, const struct making *how, con
         return take_up(c, how, self, wait, err);
     if (why.code == ERR_NOT_FOUND)
         return FOUND_NOTHING;
+    if (why.code == ERR_BUSY && how->new_only)
+        return FOUND_TAKEN; /* whoever has it */
     if (why.code == ERR_BUSY) {
         int waited = computers_await_reaper(c->computers, wait, err);
         if (waited != 0)

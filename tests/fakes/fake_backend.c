@@ -31,6 +31,7 @@
 
 struct fake {
     struct backend base;
+    struct backend_ops ops;
     unsigned capabilities;
     struct fake_hooks hooks;
     pthread_mutex_t lock;
@@ -451,7 +452,7 @@ static void fake_describe(const struct backend *b, struct backend_description *r
 static struct instance *instance_new(struct fake *f, const struct computer_spec *spec, int *counter)
 {
     struct fake_instance *i = xcalloc(1, sizeof(*i));
-    i->base.ops = &FAKE_OPS;
+    i->base.ops = &f->ops;
     i->fake = f;
     i->id = xstrdup(spec->id);
     i->home = path_join(spec->folder, "home");
@@ -499,6 +500,27 @@ static int fake_create(struct backend *b, const struct computer_spec *spec, cons
     if (dir_make(home, 0700, err) < 0)
         return -1;
     *ret = instance_new(f, spec, &f->counts.created);
+    return 0;
+}
+
+static int fake_give_id(struct instance *instance, const struct computer_spec *spec,
+                        int (*move)(void *ctx, struct error *err), void *ctx, struct error *err)
+{
+    struct fake_instance *i = instance_of(instance);
+    struct fake *f = i->fake;
+    if (i->id[0] || strcmp(i->key, spec->key) != 0)
+        abort(); /* the contract */
+    if ((f->hooks.give_id && f->hooks.give_id(f->hooks.ctx, spec, false, err) < 0) || move(ctx, err) < 0)
+        return -1;
+    pthread_mutex_lock(&f->lock);
+    free(i->home);
+    i->home = path_join(spec->folder, "home");
+    free(i->id);
+    i->id = xstrdup(spec->id);
+    pthread_mutex_unlock(&f->lock);
+    if (f->hooks.give_id && f->hooks.give_id(f->hooks.ctx, spec, true, err) < 0)
+        return -1;
+    count(f, &f->counts.named, 0);
     return 0;
 }
 
@@ -610,6 +632,7 @@ static const struct backend_ops FAKE_OPS = {
     .describe = fake_describe,
     .prepare = fake_prepare,
     .create = fake_create,
+    .give_id = fake_give_id,
     .attach = fake_attach,
     .plan = fake_plan,
     .record = fake_record,
@@ -627,10 +650,13 @@ struct backend *fake_backend_new(unsigned capabilities, const struct fake_hooks 
 {
     struct fake *f = xcalloc(1, sizeof(*f));
     signal(SIGPIPE, SIG_IGN);
-    f->base.ops = &FAKE_OPS;
+    f->base.ops = &f->ops;
+    f->ops = FAKE_OPS;
     f->capabilities = capabilities;
     if (hooks)
         f->hooks = *hooks;
+    if (f->hooks.needs_id)
+        f->ops.give_id = NULL;
     pthread_mutex_init(&f->lock, NULL);
     list_init(&f->instances);
     return &f->base;

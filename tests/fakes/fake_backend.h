@@ -15,20 +15,23 @@ struct fake_hooks {
     int (*attach)(void *ctx, const struct computer_spec *spec, const struct wait *wait, struct error *err);
     int (*remove)(void *ctx, const char *id, struct error *err);
     int (*reap)(void *ctx, const struct computer_spec *spec, const json_t *data, struct error *err);
+    /* Twice, before and after the folder was moved. */
+    int (*give_id)(void *ctx, const struct computer_spec *spec, bool moved, struct error *err);
     /* Instead of running a command. */
     int (*exec)(void *ctx, const char *id, const struct exec_request *request, struct exec_result *ret,
                 struct error *err);
     void *ctx;
+    bool needs_id; /* computers need their id from birth */
 };
 
 struct fake_counts {
     /* calls that succeeded */
-    int prepared, created, attached, killed, detached, removed, reaped, settled;
+    int prepared, created, named, attached, killed, detached, removed, reaped, settled;
     int live; /* instances */
 };
 
 /* `capabilities`: of enum backend_capability. */
 struct backend *fake_backend_new(unsigned capabilities, const struct fake_hooks *hooks);
 struct fake_counts fake_backend_counts(struct backend *b);
-/* The computer ends by itself: its processes die, its calls fail with ERR_GONE. */
+/* The computer ends by itself: its processes die, its calls fail with ERR_GONE. "": all without an id. */
 void fake_backend_crash(struct backend *b, const char *id);

@@ -1,8 +1,10 @@
 /* See native_world.h. Whatever fails here says why, then fails the case that asked. */
 #include "native_world.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -96,4 +98,15 @@ void assert_output(struct subject *s, const char *command, const char *expected)
         print_error("%s: stdout '%s', stderr '%s'\n", command, buf_str(&r.out.head), buf_str(&r.err.head));
     assert_string_equal(buf_str(&r.out.head), expected);
     exec_result_done(&r);
+}
+
+pid_t find_zygote(void)
+{
+    char command[64], line[32] = "";
+    snprintf(command, sizeof(command), "pgrep -n -P %d sandbox-zygote", (int)getpid());
+    FILE *found = popen(command, "r");
+    assert_non_null(found);
+    assert_non_null(fgets(line, sizeof(line), found));
+    pclose(found);
+    return (pid_t)atoi(line);
 }

@@ -38,6 +38,8 @@ void subject_create(struct subject *s, const char *id);
 /* Nothing may be left: no group of its name anywhere, no file. */
 void assert_no_trace(const struct subject *s);
 void subject_remove(struct subject *s);
+/* The newest. */
+pid_t find_zygote(void);
 
 struct exec_request request(const char *command);
 int run_request(struct subject *s, const struct exec_request *r, struct exec_result *ret, struct error *err);
@@ -48,6 +50,9 @@ void assert_output(struct subject *s, const char *command, const char *expected)
 /* The cases of commands, in native_exec_cases.c. */
 extern const struct CMUnitTest native_exec_cases[];
 extern const size_t native_exec_case_count;
+/* Those of computers that get their id late, in native_spare_cases.c. */
+extern const struct CMUnitTest native_spare_cases[];
+extern const size_t native_spare_case_count;
 /* Those of capped disks, in native_disk_cases.c. */
 extern const struct CMUnitTest native_image_cases[], native_watched_cases[];
 extern const size_t native_image_case_count, native_watched_case_count;

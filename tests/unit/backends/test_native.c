@@ -38,17 +38,6 @@ static void test_init_killed(void **state)
     subject_remove(&s);
 }
 
-static pid_t find_zygote(void)
-{
-    char command[64], line[32] = "";
-    snprintf(command, sizeof(command), "pgrep -n -P %d sandbox-zygote", (int)getpid());
-    FILE *found = popen(command, "r");
-    assert_non_null(found);
-    assert_non_null(fgets(line, sizeof(line), found));
-    pclose(found);
-    return (pid_t)atoi(line);
-}
-
 static void test_zygote_killed(void **state)
 {
     struct subject s;
@@ -382,6 +371,7 @@ int main(int argc, char **argv)
     struct CMUnitTest cases[64];
     size_t count = add_cases(cases, 0, native_exec_cases, native_exec_case_count);
     count = add_cases(cases, count, life_cases, ARRAY_LEN(life_cases));
+    count = add_cases(cases, count, native_spare_cases, native_spare_case_count);
     if (world.disk_bytes > 0 && world.machine.no_images)
         count = add_cases(cases, count, native_watched_cases, native_watched_case_count);
     else if (world.disk_bytes > 0)

@@ -52,7 +52,29 @@ int gate_pass(struct gate *g, const struct wait *wait, struct error *err)
     return wait_fd(g->open_fd, POLLIN, wait, NULL, err);
 }
 
+static void note(void *ctx, const char *principal, const char *name)
+{
+    struct unborn *u = ctx;
+    if (!store_is_debris(name))
+        return;
+    assert_true(u->count < UNBORN_MAX);
+    snprintf(u->names[u->count++], COMPUTER_NAME_SIZE, "%s/%s", principal, name);
+}
+
+struct unborn find_unborn(const char *state_dir)
+{
+    struct unborn u = {0};
+    _cleanup_(cleanup_free) char *dir = xasprintf("%s/computers", state_dir);
+    store_scan(dir, note, &u);
+    return u;
+}
+
 void domain_init(struct domain *d, const struct fake_hooks *hooks, const char *state_dir)
+{
+    domain_init_pool(d, hooks, state_dir, 0);
+}
+
+void domain_init_pool(struct domain *d, const struct fake_hooks *hooks, const char *state_dir, int pool)
 {
     if (state_dir) {
         d->state_dir = xstrdup(state_dir);
@@ -62,7 +84,7 @@ void domain_init(struct domain *d, const struct fake_hooks *hooks, const char *s
     }
     d->backend = fake_backend_new(BACKEND_PERSISTENT, hooks);
     const struct computers_options options = {
-        .state_dir = d->state_dir, .backend = d->backend, .network = "none"};
+        .state_dir = d->state_dir, .backend = d->backend, .network = "none", .pool = pool};
     d->computers = computers_new(&options);
     d->session = computer_session_new(d->computers, "local");
 }

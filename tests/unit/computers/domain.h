@@ -31,9 +31,18 @@ struct domain {
     struct computers *computers;
     struct computer_session *session; /* of the principal "local" */
 };
+/* What of a state directory is being born or dying. */
+#define UNBORN_MAX 32
+struct unborn {
+    int count;
+    char names[UNBORN_MAX][COMPUTER_NAME_SIZE]; /* PRINCIPAL/NAME */
+};
+struct unborn find_unborn(const char *state_dir);
 /* hooks may be NULL. state_dir NULL: a new one, removed by domain_done; else another server's, shared. */
 void domain_init(struct domain *d, const struct fake_hooks *hooks, const char *state_dir);
 void domain_done(struct domain *d, const char *keep_state_dir);
+/* With so many computers made ahead. */
+void domain_init_pool(struct domain *d, const struct fake_hooks *hooks, const char *state_dir, int pool);
 /* Ends the session and makes a new one, as another client would. */
 void domain_new_session(struct domain *d);
 

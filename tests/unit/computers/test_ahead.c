@@ -13,29 +13,6 @@
 #include "base/mem.h"
 #include "base/path.h"
 
-/* Folders without an id in a state directory. */
-struct unborn {
-    int count;
-    char name[COMPUTER_NAME_SIZE]; /* of one of them: PRINCIPAL/NAME */
-};
-
-static void note(void *ctx, const char *principal, const char *name)
-{
-    struct unborn *u = ctx;
-    if (!store_is_debris(name))
-        return;
-    u->count++;
-    snprintf(u->name, sizeof(u->name), "%s/%s", principal, name);
-}
-
-static struct unborn find_unborn(const char *state_dir)
-{
-    struct unborn u = {0};
-    _cleanup_(cleanup_free) char *dir = xasprintf("%s/computers", state_dir);
-    store_scan(dir, note, &u);
-    return u;
-}
-
 static ino_t inode_of(const struct domain *d, const char *name)
 {
     struct stat st;
@@ -80,7 +57,7 @@ static void the_next_computer_gets_it(void **state)
     }
     struct unborn made = find_unborn(d.state_dir);
     assert_int_equal(made.count, 1);
-    ino_t inode = inode_of(&d, made.name);
+    ino_t inode = inode_of(&d, made.names[0]);
     make_one(d.session, "second");
     assert_int_equal(inode_of(&d, "local/second"), inode);
     assert_int_equal(find_unborn(d.state_dir).count, 0);
@@ -123,7 +100,7 @@ static void another_principal_does_not_get_it(void **state)
     struct computer_session *other = computer_session_new(d.computers, "someone-else");
     make_one(d.session, "first");
     computers_prepare(d.computers);
-    _cleanup_(cleanup_free) char *path = path_join(d.computers->dir, find_unborn(d.state_dir).name);
+    _cleanup_(cleanup_free) char *path = path_join(d.computers->dir, find_unborn(d.state_dir).names[0]);
     _cleanup_fd_ int hold = open(path, O_PATH | O_CLOEXEC); /* its number is not given again */
     struct stat st;
     assert_int_equal(fstat(hold, &st), 0);
@@ -134,7 +111,7 @@ static void another_principal_does_not_get_it(void **state)
     computers_prepare(d.computers); /* for whom made the last one */
     struct unborn made = find_unborn(d.state_dir);
     assert_int_equal(made.count, 1);
-    assert_int_equal(strncmp(made.name, "someone-else/", 13), 0);
+    assert_int_equal(strncmp(made.names[0], "someone-else/", 13), 0);
     assert_int_equal(computer_session_end(other, DEADLINE_NONE, NULL), 0);
     domain_done(&d, NULL);
 }
@@ -252,7 +229,7 @@ static void one_that_comes_too_late_goes(void **state)
         struct unborn left = find_unborn(d.state_dir);
         assert_int_equal(left.count, other ? 1 : 0);
         if (other) { /* its own */
-            assert_int_equal(strncmp(left.name, "someone-else/", 13), 0);
+            assert_int_equal(strncmp(left.names[0], "someone-else/", 13), 0);
             assert_int_equal(computer_session_end(other, DEADLINE_NONE, NULL), 0);
         }
         domain_done(&d, NULL);
