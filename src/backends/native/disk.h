@@ -44,6 +44,8 @@ struct disk {
 /* As a new computer is to have it; nothing is made. */
 struct disk disk_planned(const struct disks *d);
 void disk_close(struct disk *d);
+/* Image only: for one that is to be deleted. What isn't in its file yet is never written. */
+void disk_throw_away(const struct disk *d);
 
 /* Makes an image in the folder; one that is there already is kept. */
 int disk_make_image(const struct disks *d, int dirfd, struct error *err);

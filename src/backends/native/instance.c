@@ -496,6 +496,7 @@ int instance_detach(struct instance *instance, struct error *err)
 int instance_remove(struct instance *instance, struct error *err)
 {
     struct native_instance *i = instance_of(instance);
+    disk_throw_away(&i->disk);
     int result = stop(i, err);
     if (remove_files(i->native, i->folder, i->id_base, result < 0 ? NULL : err) < 0)
         result = -1;
