@@ -31,6 +31,10 @@ static const struct {
     {"proc/fs", MASK_READ_ONLY},       {"proc/sysrq-trigger", MASK_READ_ONLY},
 };
 
+/* The kernel gives a namespace no more of /proc than its maker sees. */
+static const char hidden_proc[] = "parts of /proc are hidden here, as in containers: run the container with "
+                                  "--security-opt systempaths=unconfined";
+
 static int mount_overlay(uint32_t root_flags, unsigned slot, struct guest_error *err)
 {
     char lower[24] = "/base", options[96];
@@ -130,7 +134,8 @@ int tree_make(uint32_t root_flags, unsigned slot, uint64_t shm_bytes, struct gue
     if (root_flags & GUEST_ROOT_TOOLBOX && bind_toolbox(err) < 0)
         return -1;
     if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-        return report(err, "mount proc");
+        return errno == EPERM ? report_text(err, EPERM, "mount proc", hidden_proc)
+                              : report(err, "mount proc");
     if (mount_dev(root_flags, shm_bytes, err) < 0 || mask_proc(err) < 0)
         return -1;
     if (sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)

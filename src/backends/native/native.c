@@ -66,13 +66,21 @@ static int prepare_machine(struct native *n, struct error *err)
     return 0;
 }
 
-/* The highest that may hold. A --rootfs of a user has the user's id, which nothing can shift. */
-static enum rung first_rung(struct native *n)
+static uint32_t range_size(enum rung rung)
 {
-    if (geteuid() == 0)
-        return RUNG_ROOT;
-    bool found = !n->rootfs && subids_find("/etc/subuid", "/etc/subgid", &n->subids);
-    return found && n->subids.count >= ID_SUBRANGE_SIZE ? RUNG_RANGE : RUNG_ONE_ID;
+    return rung == RUNG_ONE_ID ? 1 : geteuid() == 0 ? ID_RANGE_SIZE : ID_SUBRANGE_SIZE;
+}
+
+/* Whether it is worth a try. Root of a container may be none of the machine, but has ids to give. Nothing but
+ * root of the machine can shift the ids in a --rootfs. */
+static bool may_hold(struct native *n, enum rung rung)
+{
+    if (rung == RUNG_ROOT)
+        return geteuid() == 0;
+    if (rung == RUNG_ONE_ID)
+        return true;
+    cleanup_free(&n->subids.file);
+    return !n->rootfs && subids_find(n->machine.ids_file, &n->subids) && n->subids.count >= range_size(rung);
 }
 
 static void take_rung(struct native *n, enum rung rung)
@@ -81,8 +89,8 @@ static void take_rung(struct native *n, enum rung rung)
     if (rung == RUNG_ROOT)
         n->ids = (struct id_ranges){n->machine.ids_file, ID_RANGE_FIRST, ID_RANGE_SIZE, ID_RANGE_COUNT};
     else if (rung == RUNG_RANGE)
-        n->ids = (struct id_ranges){n->subids.file, n->subids.users, ID_SUBRANGE_SIZE,
-                                    n->subids.count / ID_SUBRANGE_SIZE};
+        n->ids = (struct id_ranges){n->subids.file, n->subids.users, range_size(rung),
+                                    n->subids.count / range_size(rung)};
     else
         n->ids = (struct id_ranges){NULL, geteuid(), 1, 1};
     n->scope_by_move = rung == RUNG_RANGE; /* which doesn't let us give groups away */
@@ -126,7 +134,9 @@ static struct zygote *climb(struct native *n, const struct wait *wait, struct er
 {
     struct zygote *z = NULL;
     struct error refusal = {.code = ERR_DENIED};
-    for (enum rung rung = first_rung(n); !z && refusal.code == ERR_DENIED && rung < RUNGS; rung++) {
+    for (enum rung rung = RUNG_ROOT; !z && refusal.code == ERR_DENIED && rung < RUNGS; rung++) {
+        if (!may_hold(n, rung))
+            continue;
         take_rung(n, rung);
         z = start_zygote(n, wait, &refusal);
     }

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/native/ids.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -22,13 +23,13 @@
 #define IDS_FILE ".local/state/mcp-sandbox-computer-vm-for-ai/id-ranges"
 #define HELPER_TIMEOUT_NS (10 * NSEC_PER_SEC)
 
-/* The largest range in lines of the form OWNER:FIRST:COUNT, the owner being a name or a number. */
-static uint32_t largest_range(const char *file, const char *name, uint32_t *ret_first)
+/* Lines have the form OWNER:FIRST:COUNT, the owner being a name or a number. */
+uint32_t subids_read(const char *file, const char *name, uid_t uid, uint32_t *ret_first)
 {
     _cleanup_(buf_done) struct buf text = BUF_INIT(FILE_MAX);
     char number[16];
     uint32_t largest = 0;
-    snprintf(number, sizeof(number), "%u", geteuid());
+    snprintf(number, sizeof(number), "%u", uid);
     if (file_read(AT_FDCWD, file, &text, NULL) < 0 || text.len == 0)
         return 0;
     char *rest = text.data;
@@ -52,15 +53,21 @@ static bool has_helper(const char *name)
     return path != NULL;
 }
 
-bool subids_find(const char *users, const char *groups, struct subids *ret)
+bool subids_find(const char *root_file, struct subids *ret)
 {
     char bytes[4096];
     struct passwd entry, *user = NULL;
-    struct subids s = {0};
+    struct subids s = {
+        .users = ID_RANGE_FIRST, .groups = ID_RANGE_FIRST, .count = ID_RANGE_COUNT * ID_RANGE_SIZE};
+    if (geteuid() == 0) {
+        s.file = xstrdup(root_file);
+        *ret = s;
+        return true;
+    }
     if (getpwuid_r(geteuid(), &entry, bytes, sizeof(bytes), &user) != 0 || !user)
         return false;
-    uint32_t user_count = largest_range(users, user->pw_name, &s.users);
-    uint32_t group_count = largest_range(groups, user->pw_name, &s.groups);
+    uint32_t user_count = subids_read("/etc/subuid", user->pw_name, geteuid(), &s.users);
+    uint32_t group_count = subids_read("/etc/subgid", user->pw_name, geteuid(), &s.groups);
     s.count = user_count < group_count ? user_count : group_count;
     if (s.count == 0 || !path_is_absolute(user->pw_dir) || access(user->pw_dir, W_OK) < 0 ||
         !has_helper("newuidmap") || !has_helper("newgidmap"))
@@ -98,9 +105,21 @@ static int run_helper(const char *name, pid_t pid, uint32_t own, uint32_t first,
     return 0;
 }
 
+static int write_map(pid_t pid, const char *name, uint32_t first, uint32_t count, struct error *err)
+{
+    char path[40], map[64];
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    snprintf(map, sizeof(map), "0 0 1\n1 %u %u", first, count);
+    return file_write(AT_FDCWD, path, map, err) < 0 ? error_recast(err, ERR_DENIED, "map ids") : 0;
+}
+
 int subids_map(const struct subids *s, pid_t pid, const struct wait *wait, struct error *err)
 {
     struct wait bounded = wait_at_most(wait, clock_now() + HELPER_TIMEOUT_NS);
+    if (geteuid() == 0)
+        return write_map(pid, "uid_map", s->users, s->count, err) < 0
+                   ? -1
+                   : write_map(pid, "gid_map", s->groups, s->count, err);
     if (run_helper("newuidmap", pid, geteuid(), s->users, s->count, &bounded, err) < 0)
         return -1;
     return run_helper("newgidmap", pid, getegid(), s->groups, s->count, &bounded, err);
