@@ -49,9 +49,14 @@ static int limit_file_size(uint64_t bytes)
 
 int privileges_limit(uint32_t nofile, uint64_t file_bytes, unsigned *ret_nofile, struct guest_error *err)
 {
-    const struct rlimit no_core = {0, 0};
+    /* Whoever starts the server may have been given a priority over others. */
+    static const int forbidden[] = {RLIMIT_CORE, RLIMIT_RTPRIO, RLIMIT_NICE};
+    const struct rlimit none = {0, 0};
     struct rlimit files;
-    if (setrlimit(RLIMIT_CORE, &no_core) < 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
+    for (unsigned i = 0; i < ARRAY_LEN(forbidden); i++)
+        if (setrlimit(forbidden[i], &none) < 0)
+            return report(err, "set limits");
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
         return report(err, "set limits");
     if (file_bytes > 0 && limit_file_size(file_bytes) < 0)
         return report(err, "limit files");

@@ -5,8 +5,8 @@
 
 #include "guest/wire.h"
 
-/* Core dumps off, not dumpable, umask, limits of descriptors and of the size of a file (0: none). *ret_nofile:
- * what a command may get of `nofile`. */
+/* Core dumps off, no priority over others, not dumpable, umask, limits of descriptors and of the size of a
+ * file (0: none). *ret_nofile: what a command may get of `nofile`. */
 int privileges_limit(uint32_t nofile, uint64_t file_bytes, unsigned *ret_nofile, struct guest_error *err);
 /* Capabilities, no_new_privs, Landlock, the system call filter. Final. */
 int privileges_drop(struct guest_error *err);

@@ -2,6 +2,7 @@
  * through the exec tool. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct attempt {
@@ -15,6 +16,7 @@ struct attempt {
     /* More of the call: JSON, with ' for ". A call that is refused is then an outcome like others: its text
      * stands for the output. */
     const char *arguments;
+    bool toolbox; /* means the machine's /usr: nothing to try with a root of its own */
 };
 extern const struct attempt attempts[];
 extern const size_t attempt_count;

@@ -62,6 +62,7 @@ struct world {
     struct bystander *bystander;
     const char *server_path;
     char *const *options; /* of the server, ended by NULL */
+    bool toolbox;
     struct mcp *server;
     size_t tries, escapes, faults;
 };
@@ -457,7 +458,7 @@ static const char *const leftovers[] = {
     "rm -rf /mnt /media /srv /opt; ln -s /proc/1/root /mnt; ln -s / /srv; mkfifo /opt; echo left",
     "for n in /state /base /lower /empty /upper /work /sys; do rm -rf $n; ln -s $SECRET_DIR $n; done; echo "
     "left",
-    "rm -rf /proc /dev /usr 2>/dev/null; mv /proc /p; ln -sfn $SECRET_DIR /proc; ln -sfn $SECRET_DIR /dev; "
+    "rm -rf /proc /dev 2>/dev/null; mv /proc /p; ln -sfn $SECRET_DIR /proc; ln -sfn $SECRET_DIR /dev; "
     "echo left",
     "for f in /etc/passwd /etc/group /etc/hosts /etc/resolv.conf /etc/hostname; do ln -sfn $SECRET $f; done; "
     "echo left",
@@ -495,7 +496,8 @@ static int second_life(struct world *w, struct error *err)
             attack_environment(w), &r, err) < 0)
         goto out;
     if (r.is_error || strstr(r.out, SECRET_TEXT) || r.exit_code != 0)
-        fault(w, "second life: %s", r.text), w->escapes++;
+        fault(w, "second life: %s", r.text);
+    w->escapes += strstr(r.out, SECRET_TEXT) != NULL;
     mcp_tool_result_done(&r);
     (void)works(w, "kept");
     result = mcp_end(w->server, 10, &status, err);
@@ -520,6 +522,8 @@ static int attack(struct world *w, char **argv, struct error *err)
     int64_t start = clock_now();
     for (size_t i = 0; i < attempt_count; i++) {
         const struct attempt *a = &attempts[i];
+        if (a->toolbox && !w->toolbox)
+            continue;
         if (argv[3] && !strstr(a->group, argv[3]) && !(a->command && strstr(a->command, argv[3])))
             continue;
         attempt(w, a);
@@ -553,7 +557,10 @@ int main(int argc, char **argv)
         .canary_pidfd = -1,
         .server_path = argv[1],
         .options = argc > 4 ? argv + 4 : argv + argc,
+        .toolbox = true,
     };
+    for (int i = 4; i < argc; i++)
+        w.toolbox &= strcmp(argv[i], "--rootfs") != 0;
     if (attack(&w, argv, &err) < 0)
         fault(&w, "%s\n%s", err.msg, w.server ? mcp_log(w.server) : "");
     world_done(&w);
