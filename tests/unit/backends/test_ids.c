@@ -94,6 +94,88 @@ static void test_bad_base(void **state)
     }
 }
 
+/* -- A folder that gets another name */
+
+struct moving {
+    const char *from, *to;
+    bool fails;
+    uint32_t base;
+    pthread_t rival;
+    struct error refused; /* what the rival was told */
+};
+
+static void *take_the_range(void *arg)
+{
+    struct moving *m = arg;
+    _cleanup_(cleanup_free) char *rival = temporary_path("rival");
+    ids_hold(&ranges, rival, m->base, &m->refused);
+    return NULL;
+}
+
+/* The rival comes while neither path speaks for the range. */
+static int move(void *ctx, struct error *err)
+{
+    struct moving *m = ctx;
+    assert_int_equal(pthread_create(&m->rival, NULL, take_the_range, m), 0);
+    if (m->fails)
+        return error_set(err, ERR_EXISTS, "does not move");
+    assert_int_equal(rename(m->from, m->to), 0);
+    return 0;
+}
+
+static void test_a_range_goes_along(void **state)
+{
+    for (int fails = 0; fails < 2; fails++) {
+        _cleanup_(cleanup_free) char *from = temporary_path("from");
+        _cleanup_(cleanup_free) char *to = temporary_path("to");
+        struct moving m = {.from = from, .to = to, .fails = fails, .base = take("from")};
+        struct error err = ERROR_INIT;
+        temporary_folder("rival");
+        assert_int_equal(ids_move(&ranges, m.base, to, move, &m, &err), fails ? -1 : 0);
+        assert_int_equal(err.code, fails ? ERR_EXISTS : ERR_NONE);
+        pthread_join(m.rival, NULL);
+        assert_int_equal(m.refused.code, ERR_UNAVAILABLE);
+        const char *holder = fails ? from : to;
+        assert_int_equal(ids_hold(&ranges, holder, m.base, NULL), 0);
+        assert_int_equal(ids_give_back(&ranges, holder, m.base, NULL), 0);
+        assert_int_equal(rmdir(holder), 0);
+    }
+}
+
+static int must_not_move(void *ctx, struct error *err)
+{
+    fail_msg("moved all the same");
+    return 0;
+}
+
+static void test_what_has_no_range_does_not_move(void **state)
+{
+    char long_path[600];
+    struct error err = ERROR_INIT;
+    memset(long_path, '/', sizeof(long_path) - 1);
+    long_path[sizeof(long_path) - 1] = '\0';
+    assert_int_equal(ids_move(&ranges, ID_RANGE_FIRST, long_path, must_not_move, NULL, &err), -1);
+    assert_int_equal(err.code, ERR_INVALID);
+    assert_int_equal(ids_move(&ranges, ID_RANGE_FIRST + 1, "/x", must_not_move, NULL, &err), -1);
+    assert_int_equal(err.code, ERR_INVALID);
+}
+
+static int count_move(void *ctx, struct error *err)
+{
+    return ++*(int *)ctx > 1 ? error_set(err, ERR_EXISTS, "once is enough") : 0;
+}
+
+/* Where all computers have the same range there is no list. */
+static void test_the_only_range_needs_no_list(void **state)
+{
+    const struct id_ranges only = {.first = 0, .size = 1, .count = 1};
+    struct error err = ERROR_INIT;
+    int moves = 0;
+    assert_int_equal(ids_move(&only, 0, "/x", count_move, &moves, &err), 0);
+    assert_int_equal(ids_move(&only, 0, "/x", count_move, &moves, &err), -1);
+    assert_int_equal(err.code, ERR_EXISTS);
+}
+
 static void *take_some(void *arg)
 {
     uint32_t *bases = arg;
@@ -121,8 +203,14 @@ static void test_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranges),   cmocka_unit_test(test_give_back), cmocka_unit_test(test_folder_gone),
-        cmocka_unit_test(test_bad_base), cmocka_unit_test(test_at_once),
+        cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_give_back),
+        cmocka_unit_test(test_folder_gone),
+        cmocka_unit_test(test_bad_base),
+        cmocka_unit_test(test_a_range_goes_along),
+        cmocka_unit_test(test_what_has_no_range_does_not_move),
+        cmocka_unit_test(test_the_only_range_needs_no_list),
+        cmocka_unit_test(test_at_once),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

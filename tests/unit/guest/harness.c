@@ -341,7 +341,7 @@ static struct computer begin(struct zygote *zygote, const char *name, uint32_t f
     };
     int pair[2], fds[2], tasks_fd = -1;
     unsigned fd_count = 1;
-    snprintf(create.hostname, sizeof(create.hostname), "%s", name);
+    snprintf(create.hostname, sizeof(create.hostname), "%s", name[0] == '.' ? "" : name);
     snprintf(create.folder, sizeof(create.folder), "%s", name);
     make_computer_folder(zygote, name);
     check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), "socketpair");

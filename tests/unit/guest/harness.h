@@ -57,7 +57,8 @@ const char *harness_obstacle(void);
 
 struct zygote zygote_start(uint32_t root_flags);
 void zygote_stop(struct zygote *zygote); /* closes the control socket, waits, removes the folders */
-/* Without waiting for GUEST_READY: error is of the reply. */
+/* Without waiting for GUEST_READY: error is of the reply. A name that begins with a dot is the folder's only:
+ * the computer has no host name. */
 struct computer computer_begin(struct zygote *zygote, const char *name, uint32_t flags);
 /* Complete; error.stage "" if it is. The v1 group, if any, is removed with it. */
 struct computer computer_make_in(struct zygote *zygote, const char *name, uint32_t flags,

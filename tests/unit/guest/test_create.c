@@ -68,6 +68,121 @@ static void test_computers_do_not_see_each_other(void **state)
     computer_end(&b);
 }
 
+/* -- Names that come late */
+
+static struct guest_reply send_name(const struct guest_name *name)
+{
+    struct guest_reply reply;
+    int fd = -1;
+    send_packet(zygote.control, name, sizeof(*name), NULL, 0);
+    assert_true(receive_packet(zygote.control, &reply, sizeof(reply), &fd));
+    assert_int_equal(fd, -1);
+    assert_int_equal(reply.type, GUEST_REPLY);
+    assert_int_equal(reply.request, name->request);
+    return reply;
+}
+
+static struct guest_error give_name(pid_t pid, const char *hostname)
+{
+    static uint32_t number = 1000;
+    struct guest_name name = {.type = GUEST_NAME, .request = ++number, .pid = pid};
+    snprintf(name.hostname, sizeof(name.hostname), "%s", hostname);
+    return send_name(&name).error;
+}
+
+static void assert_hostname(struct computer *computer, const char *expected)
+{
+    assert_true(shell_run(computer, "echo \"$(hostname)\"", &ended));
+    ended.out[strcspn(ended.out, "\n")] = '\0';
+    assert_string_equal(ended.out, expected);
+}
+
+static void test_a_name_may_come_later(void **state)
+{
+    struct computer a = make(".a"), b = make(".b");
+    assert_hostname(&a, "");
+    assert_string_equal(give_name(a.pid, "late").stage, "");
+    assert_hostname(&a, "late");
+    assert_hostname(&b, "");
+    struct computer next = make("next"); /* the zygote is back where it was */
+    assert_hostname(&next, "next");
+    assert_hostname(&a, "late");
+    assert_string_equal(give_name(b.pid, "later").stage, "");
+    assert_hostname(&b, "later");
+    computer_end(&a);
+    computer_end(&b);
+    computer_end(&next);
+}
+
+static void test_a_name_stays(void **state)
+{
+    struct computer early = make("early-name"), late = make(".late");
+    assert_string_equal(give_name(late.pid, "late").stage, "");
+    assert_int_equal(give_name(early.pid, "other").sys, ESRCH);
+    assert_int_equal(give_name(late.pid, "other").sys, ESRCH);
+    assert_hostname(&early, "early-name");
+    assert_hostname(&late, "late");
+    computer_end(&early);
+    computer_end(&late);
+}
+
+static void test_who_is_no_computer_gets_no_name(void **state)
+{
+    char before[65], after[65];
+    assert_int_equal(gethostname(before, sizeof(before)), 0);
+    const pid_t strangers[] = {getpid(), zygote.pid, INT32_MAX};
+    for (size_t i = 0; i < ARRAY_LEN(strangers); i++)
+        assert_int_equal(give_name(strangers[i], "stranger").sys, ESRCH);
+    assert_int_equal(gethostname(after, sizeof(after)), 0);
+    assert_string_equal(after, before);
+
+    struct computer computer = make(".ended");
+    const pid_t pid = computer.pid;
+    computer_end(&computer);
+    while (kill(pid, 0) == 0) /* until the zygote has seen it, too */
+        sched_yield();
+    assert_int_equal(give_name(pid, "ended").sys, ESRCH);
+}
+
+static void test_a_malformed_name_is_answered(void **state)
+{
+    struct computer computer = make(".malformed");
+    struct guest_name name = {.type = GUEST_NAME, .request = 78, .pid = computer.pid};
+    assert_int_equal(send_name(&name).error.sys, EINVAL);
+    memset(name.hostname, 'x', sizeof(name.hostname));
+    assert_int_equal(send_name(&name).error.sys, EINVAL);
+    name = (struct guest_name){.type = GUEST_NAME, .request = 79, .pid = 1, .hostname = "x"};
+    assert_int_equal(send_name(&name).error.sys, EINVAL);
+    assert_hostname(&computer, "");
+    assert_string_equal(give_name(computer.pid, "well-formed").stage, "");
+    assert_hostname(&computer, "well-formed");
+    computer_end(&computer);
+}
+
+/* What is kept of each until it has a name goes with it. */
+static void test_names_leave_no_descriptor(void **state)
+{
+    char command[64];
+    struct computer warm = make(".warm");
+    computer_end(&warm);
+    snprintf(command, sizeof(command), "ls -l /proc/%d/fd | grep -c uts:", (int)zygote.pid);
+    for (int i = 0; i < 10; i++) {
+        struct computer computer = make(".descriptors");
+        if (i % 2)
+            assert_string_equal(give_name(computer.pid, "named").stage, "");
+        const pid_t pid = computer.pid;
+        computer_end(&computer);
+        while (kill(pid, 0) == 0)
+            sched_yield();
+    }
+    FILE *left = popen(command, "r");
+    int count = -1;
+    assert_non_null(left);
+    assert_int_equal(fscanf(left, "%d", &count), 1);
+    pclose(left);
+    assert_int_equal(count, 0);
+}
+
 static void test_a_plain_root_works(void **state)
 {
     struct zygote plain = zygote_start(GUEST_ROOT_TOOLBOX | GUEST_ROOT_PLAIN);
@@ -290,6 +405,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files_stay_and_processes_go),
         cmocka_unit_test(test_computers_do_not_see_each_other),
+        cmocka_unit_test(test_a_name_may_come_later),
+        cmocka_unit_test(test_a_name_stays),
+        cmocka_unit_test(test_who_is_no_computer_gets_no_name),
+        cmocka_unit_test(test_a_malformed_name_is_answered),
+        cmocka_unit_test(test_names_leave_no_descriptor),
         cmocka_unit_test(test_a_plain_root_works),
         cmocka_unit_test(test_a_link_in_place_of_a_folder_is_refused),
         cmocka_unit_test(test_a_folder_outside_the_state_is_refused),

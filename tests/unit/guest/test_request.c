@@ -52,6 +52,7 @@ static void test_a_packet_is_as_long_as_its_type_says(void **state)
         {GUEST_SETUP, sizeof(struct guest_setup)},
         {GUEST_CREATE, sizeof(struct guest_create)},
         {GUEST_KILL, sizeof(struct guest_kill)},
+        {GUEST_NAME, sizeof(struct guest_name)},
     };
     static union {
         uint32_t type;
@@ -108,6 +109,24 @@ static void test_a_create_must_be_in_order(void **state)
     assert_false(request_create_ok(&bad, 1));
 }
 
+static void test_a_name_must_be_in_order(void **state)
+{
+    const struct guest_name good = {.type = GUEST_NAME, .pid = 2, .hostname = "h"};
+    assert_true(request_name_ok(&good, 0));
+    assert_false(request_name_ok(&good, 1));
+    struct guest_name bad = good;
+    bad.hostname[0] = '\0';
+    assert_false(request_name_ok(&bad, 0));
+    bad = good;
+    memset(bad.hostname, 'h', sizeof(bad.hostname));
+    assert_false(request_name_ok(&bad, 0));
+    for (int pid = -2; pid < 2; pid++) {
+        bad = good;
+        bad.pid = pid;
+        assert_false(request_name_ok(&bad, 0));
+    }
+}
+
 static void test_descriptors_are_where_the_flags_say(void **state)
 {
     struct request_fds fds;
@@ -135,6 +154,7 @@ int main(void)
         cmocka_unit_test(test_a_packet_is_as_long_as_its_type_says),
         cmocka_unit_test(test_a_path_is_absolute_and_ends),
         cmocka_unit_test(test_a_create_must_be_in_order),
+        cmocka_unit_test(test_a_name_must_be_in_order),
         cmocka_unit_test(test_descriptors_are_where_the_flags_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
