@@ -132,10 +132,11 @@ static void tell_condition(struct backend *backend)
         log_warning("no computer can be made: %s", err.msg);
         return;
     }
-    if (backend->ops->capabilities(backend) & BACKEND_LIMITS)
-        return;
     backend->ops->describe(backend, &description);
-    log_warning("computers are not limited as they should be: %s", description.limits);
+    if (description.weaker)
+        log_warning("computers are not as they should be: %s", description.weaker);
+    if (!(backend->ops->capabilities(backend) & BACKEND_LIMITS))
+        log_warning("computers are not limited as they should be: %s", description.limits);
 }
 
 static void warm_up(struct pool_job *job)

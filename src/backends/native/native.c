@@ -274,6 +274,7 @@ static void native_describe(const struct backend *b, struct backend_description 
                        ? "no network (loopback only): this version of the native backend has none"
                        : "no network (loopback only)",
         .limits = n->prepared ? n->limits_held : n->limits_wanted,
+        .weaker = n->prepared ? rung_words(n->rung) : NULL,
     };
 }
 

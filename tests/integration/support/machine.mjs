@@ -5,7 +5,7 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 export const isRoot = process.getuid() === 0;
-export const needsRoot = { skip: isRoot ? false : 'native computers need root in this version' };
+export const needsRoot = { skip: isRoot ? false : 'these are about computers as root of the machine has them' };
 
 // Waits until probe() gives something true, and returns it. The bound is a guard against hanging, not a measurement.
 export async function eventually(what, probe, seconds = 30) {
