@@ -27,8 +27,10 @@ enum backend_capability {
     BACKEND_PERSISTENT = 1 << 0,  /* permanent computers keep their files */
     BACKEND_NETWORK = 1 << 1,     /* can give a network */
     BACKEND_NETWORK_OFF = 1 << 2, /* can withhold it */
-    BACKEND_LIMITS = 1 << 3,      /* memory, pids and cpu limits are enforced (known after probe) */
-    BACKEND_DISK_LIMIT = 1 << 5,  /* so is one that was asked for of what is written to the disk (likewise) */
+    /* Known after probe: memory, pids and cpu limits are enforced, and the disk's if there is one; there is
+     * one of the disk, and it is enforced. */
+    BACKEND_LIMITS = 1 << 3,
+    BACKEND_DISK_LIMIT = 1 << 5,
     /* Our own program starts the commands. Without it a signal is only an exit code, background processes and
      * a file with the full output are not told, and longer texts than LIMIT_COMMAND_INLINE_BYTES are
      * ERR_UNSUPPORTED. Single computers may lack it all the same: their record says so. */

@@ -257,7 +257,7 @@ static unsigned native_capabilities(const struct backend *b)
     bool all = n->prepared;
     for (int i = 0; i < CGROUP_LIMITS && all; i++)
         all = n->cgroups.places[i].version != 0;
-    if (all)
+    if (all && n->disks.way != DISK_WATCHED)
         capabilities |= BACKEND_LIMITS;
     if (n->prepared && n->disks.way == DISK_IMAGE)
         capabilities |= BACKEND_DISK_LIMIT;
