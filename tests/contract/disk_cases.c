@@ -54,6 +54,21 @@ static void a_full_disk_is_told(struct contract *t)
     computer_remove(&other);
 }
 
+/* Programs clean up when they fail, and then it would seem that there was room. */
+static void a_disk_that_was_full_is_told(struct contract *t)
+{
+    struct contract_computer c;
+    computer_make(t, &c, true);
+    struct exec_request request =
+        shell_request("head -c 100G /dev/zero > big || echo failed; sleep 0.5; rm big; exit 4");
+    struct exec_result result = must_run(&c, &request);
+    assert_int_equal(result.exit_code, 4);
+    assert_true(result.disk_full);
+    assert_non_null(strstr(result.note, "was full while"));
+    exec_result_done(&result);
+    computer_remove(&c);
+}
+
 static void files_run_out(struct contract *t)
 {
     struct contract_computer c;
@@ -87,6 +102,7 @@ static void a_cap_lasts(struct contract *t)
 
 const struct contract_case DISK_CASES[] = {
     {"a full disk is told", a_full_disk_is_told, BACKEND_DISK_LIMIT},
+    {"a disk that was full for a while is told", a_disk_that_was_full_is_told, BACKEND_DISK_LIMIT},
     {"files run out", files_run_out, BACKEND_DISK_LIMIT},
     {"a cap lasts", a_cap_lasts, BACKEND_DISK_LIMIT | BACKEND_PERSISTENT},
     {NULL, NULL, 0},

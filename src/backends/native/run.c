@@ -42,8 +42,9 @@ struct run {
     struct spool spool;
     struct guest_exit record;
     struct watcher watcher;
-    bool is_over_disk; /* stopped for what it has written */
-    bool ends_early;   /* stopped by us: who is left in the scope is not background */
+    bool is_over_disk;  /* stopped for what it has written */
+    bool met_full_disk; /* who fails for want of room may tidy up before it ends */
+    bool ends_early;    /* stopped by us: who is left in the scope is not background */
 };
 
 enum pumped { PUMP_MORE, PUMP_RECORD, PUMP_CANCELLED, PUMP_OVER_DISK, PUMP_LOST };
@@ -217,6 +218,7 @@ static enum pumped run_once(struct run *r, struct error *err)
         return PUMP_LOST;
     while (pumped == PUMP_MORE && clock_now() < wait->deadline) {
         pumped = pump(r, clock_poll_timeout(watcher_next(&r->watcher, wait->deadline)), cancel);
+        r->met_full_disk |= disk_is_full(&r->i->disk);
         if (pumped == PUMP_MORE && watcher_look(&r->watcher))
             pumped = PUMP_OVER_DISK;
     }
@@ -292,15 +294,18 @@ static void add_note(struct exec_result *ret, const char *why)
 static void tell_disk(const struct run *r, struct exec_result *ret)
 {
     const struct disk *d = &r->i->disk;
-    bool is_killed = r->is_over_disk && ret->signal == SIGKILL;
     bool file_met_it = d->way == DISK_WATCHED && ret->signal == SIGXFSZ;
-    ret->disk_full = r->is_over_disk || file_met_it || disk_is_full(d);
+    bool is_full = r->is_over_disk || file_met_it || disk_is_full(d);
+    ret->disk_full = is_full || r->met_full_disk;
     if (!ret->disk_full)
         return;
+    const char *what = r->is_over_disk && ret->signal == SIGKILL
+                           ? "the command was ended, since the computer's disk is full"
+                       : is_full ? "the computer's disk is full"
+                                 : "the computer's disk was full while the command ran";
     _cleanup_(cleanup_free) char *size = describe_size(d->limit.bytes);
     _cleanup_(cleanup_free) char *why =
-        xasprintf("%sthe computer's disk is full (limit %s and %lld files)",
-                  is_killed ? "the command was ended, since " : "", size, (long long)d->limit.files);
+        xasprintf("%s (limit %s and %lld files)", what, size, (long long)d->limit.files);
     add_note(ret, why);
 }
 
