@@ -237,7 +237,9 @@ static void handle_create(const struct packet *packet)
     struct guest_reply reply = {.type = GUEST_REPLY, .request = create->request};
     int pidfd = -1;
     unsigned slot;
-    if (packet->cut || !request_create_ok(create, packet->fd_count) || !find_slot(&slot)) {
+    const bool one_id = zygote.root_flags & GUEST_ONE_ID; /* else 0 is the root that we are */
+    if (packet->cut || !request_create_ok(create, packet->fd_count) || (create->id_base == 0) != one_id ||
+        !find_slot(&slot)) {
         report_text(&reply.error, EINVAL, "read request", "malformed create");
     } else if (make_computer(create, packet->fds, slot, &pidfd, &reply.pid, &reply.error) < 0) {
         pidfd = -1;

@@ -378,6 +378,21 @@ static int check_kind(struct native *n, const json_t *data, struct error *err)
     return 0;
 }
 
+/* Its files have ids that only the same rung can give. Records of old have none: they are root's. */
+static int check_rung(const struct native *n, const json_t *data, struct error *err)
+{
+    const char *made_on = json_get_string(data, "rung");
+    if (!made_on)
+        made_on = rung_name(RUNG_ROOT);
+    if (strcmp(made_on, rung_name(n->rung)) == 0)
+        return 0;
+    return error_set(
+        err, ERR_UNAVAILABLE,
+        "the computer was made on the rung '%s' (see SECURITY.md), and this server makes them on '%s': "
+        "run it as it was run then",
+        made_on, rung_name(n->rung));
+}
+
 int instance_attach(struct backend *b, const struct computer_spec *spec, const json_t *data,
                     const struct wait *wait, struct instance **ret, struct error *err)
 {
@@ -391,7 +406,8 @@ int instance_attach(struct backend *b, const struct computer_spec *spec, const j
         (!has_image && folder_check(spec->folder, n->plain, err) < 0))
         return -1;
     _cleanup_(cleanup_zygote_unref) struct zygote *zygote = native_ready(n, wait, err);
-    if (!zygote || ids_hold(&n->ids, spec->folder, (uint32_t)id_base, err) < 0 ||
+    if (!zygote || check_rung(n, data, err) < 0 ||
+        ids_hold(&n->ids, spec->folder, (uint32_t)id_base, err) < 0 ||
         end_remains(n, spec->key, data, err) < 0)
         return -1;
     struct native_instance *i = instance_new(n, zygote, spec, (uint32_t)id_base);

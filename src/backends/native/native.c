@@ -78,7 +78,7 @@ static bool may_hold(struct native *n, enum rung rung)
     if (rung == RUNG_ROOT)
         return geteuid() == 0;
     if (rung == RUNG_ONE_ID)
-        return true;
+        return geteuid() != 0; /* root's own id is not for computers */
     cleanup_free(&n->subids.file);
     return !n->rootfs && subids_find(n->machine.ids_file, &n->subids) && n->subids.count >= range_size(rung);
 }

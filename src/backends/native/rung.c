@@ -40,8 +40,6 @@ bool rung_counts_processes(enum rung rung)
     int major, minor;
     if (rung != RUNG_ONE_ID)
         return true;
-    if (geteuid() == 0) /* whom this limit never binds */
-        return false;
     return uname(&kernel) == 0 && sscanf(kernel.release, "%d.%d", &major, &minor) == 2 &&
            (major > 5 || (major == 5 && minor >= 14));
 }

@@ -53,6 +53,7 @@ static void test_a_packet_is_as_long_as_its_type_says(void **state)
         {GUEST_CREATE, sizeof(struct guest_create)},
         {GUEST_KILL, sizeof(struct guest_kill)},
         {GUEST_NAME, sizeof(struct guest_name)},
+        {GUEST_OWN, sizeof(struct guest_own)},
     };
     static union {
         uint32_t type;
@@ -96,8 +97,10 @@ static void test_a_create_must_be_in_order(void **state)
     assert_false(request_create_ok(&bad, 1));
     assert_true(request_create_ok(&bad, 2));
     bad = good;
-    bad.id_base = 0; /* the host's root */
+    bad.id_base = 0; /* the zygote's root: alone, if at all */
     assert_false(request_create_ok(&bad, 1));
+    bad.id_count = 1;
+    assert_true(request_create_ok(&bad, 1));
     bad = good;
     bad.id_base = UINT32_MAX - 10;
     assert_false(request_create_ok(&bad, 1));
@@ -107,6 +110,20 @@ static void test_a_create_must_be_in_order(void **state)
     bad = good;
     bad.folder[0] = '/';
     assert_false(request_create_ok(&bad, 1));
+}
+
+static void test_a_change_of_owners_must_be_in_order(void **state)
+{
+    const struct guest_own good = {.type = GUEST_OWN, .id = 1, .folder = "p/c"};
+    assert_true(request_own_ok(&good, 0));
+    assert_false(request_own_ok(&good, 1));
+    struct guest_own bad = good;
+    bad.folder[0] = '\0';
+    assert_false(request_own_ok(&bad, 0));
+    bad.folder[0] = '/';
+    assert_false(request_own_ok(&bad, 0));
+    memset(bad.folder, 'f', sizeof(bad.folder));
+    assert_false(request_own_ok(&bad, 0));
 }
 
 static void test_a_name_must_be_in_order(void **state)
@@ -155,6 +172,7 @@ int main(void)
         cmocka_unit_test(test_a_path_is_absolute_and_ends),
         cmocka_unit_test(test_a_create_must_be_in_order),
         cmocka_unit_test(test_a_name_must_be_in_order),
+        cmocka_unit_test(test_a_change_of_owners_must_be_in_order),
         cmocka_unit_test(test_descriptors_are_where_the_flags_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
