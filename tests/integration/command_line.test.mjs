@@ -27,7 +27,7 @@ test('--help, --version, --print-config, --check-config', (t) => {
         const { status, stdout, stderr } = run([flag]);
         assert.equal(status, 0);
         assert.equal(stderr, '');
-        for (const option of ['--backend', '--timeout', '--output-limit', '--docker-run-flag', '--e2b-api-key', '--wasm-path', '--gpu']) {
+        for (const option of ['--backend', '--timeout', '--output-limit', '--docker-run-flag', '--e2b-api-key', '--wasm-path', '--gpu', '--warm-pool']) {
             assert.ok(stdout.includes(option), option);
         }
     }
@@ -41,7 +41,7 @@ test('--help, --version, --print-config, --check-config', (t) => {
     assert.match(printed.stdout, /timeout = 7/);
     assert.doesNotMatch(printed.stdout, /hunter2|geheim/);
     assert.equal(run(['--check-config', '--backend', 'docker']).status, 0);
-    for (const limit of ['native 1.0, docker none', 'native 512, docker 1024']) {
+    for (const limit of ['native 1.0, docker none', 'native 512, docker 1024', '(0 to 16; default: 4)']) {
         assert.ok(run(['--help'], { env: { COLUMNS: '160' } }).stdout.includes(limit), limit);
     }
     assert.equal(run(['--check-config', '--timeout', '0']).status, 1);

@@ -114,6 +114,8 @@ static void numbers_beyond_any_range(void **state)
 {
     assert_refused(ARGS("--port", "99999999999999999999"), ENV(), 1, TEXTS("--port", "0 to 65535"));
     assert_refused(ARGS("--port", "-99999999999999999999"), ENV(), 1, TEXTS("--port", "0 to 65535"));
+    assert_refused(ARGS("--warm-pool", "17"), ENV(), 1, TEXTS("--warm-pool 17", "0 to 16"));
+    assert_refused(ARGS("--warm-pool", "-1"), ENV(), 1, TEXTS("--warm-pool -1", "0 to 16"));
     assert_refused(ARGS("--output-limit", "-1"), ENV(), 1, TEXTS("--output-limit -1", "1 to 8m"));
     assert_refused(ARGS("--timeout", "1e9"), ENV(), 1, TEXTS("--timeout 1e9", "0.1 to 86400"));
 }

@@ -227,7 +227,7 @@ static void typed_values(void **state)
     struct config *c =
         load_ok(ARGS("--timeout", "2.5", "--memory=1.5g", "--pids", "64", "--cpu=0.5", "--output-limit", "4k",
                      "--shell=/bin/zsh", "--log-level", "debug", "--log-format=json", "--no-network",
-                     "--state-dir=/srv/state", "--max-computers=3"),
+                     "--state-dir=/srv/state", "--max-computers=3", "--warm-pool=0"),
                 ENV());
     const struct config_values *v = config_values(c);
     assert_true(v->timeout_s > 2.49 && v->timeout_s < 2.51);
@@ -241,6 +241,7 @@ static void typed_values(void **state)
     assert_false(v->network);
     assert_string_equal(v->state_dir, "/srv/state");
     assert_int_equal(v->max_computers, 3);
+    assert_int_equal(v->warm_pool, 0);
     config_free(c);
 }
 
@@ -256,6 +257,7 @@ static void defaults_by_name(void **state)
     assert_int_equal(v->output_limit, 2097152);
     assert_true(v->cpu <= 0 && v->memory == 0 && v->pids == 0); /* each backend has its own */
     assert_int_equal(v->port, 8435);
+    assert_int_equal(v->warm_pool, 4);
     assert_null(v->shell);
     assert_null(v->image);
     assert_string_equal(v->modal_app_name, "mcp-sandbox-computer-vm-for-ai");

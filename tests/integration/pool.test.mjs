@@ -1,0 +1,128 @@
+// Computers that are made ahead: whoever gets one can't tell, and none is ever left.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import test from 'node:test';
+import { computersIn, eventually, namedComputersIn, needsRoot, temporaryFolder } from './support/machine.mjs';
+import { startServer } from './support/server.mjs';
+
+// The key of each folder's record, where there is one yet.
+function keys(stateDir) {
+    const local = path.join(stateDir, 'computers', 'local');
+    return new Map(computersIn(stateDir).flatMap((name) => {
+        try {
+            return [[name, JSON.parse(fs.readFileSync(path.join(local, name, 'record.json'), 'utf8')).key]];
+        } catch {
+            return [];
+        }
+    }));
+}
+
+const isSpare = ([name]) => name.startsWith('.new-');
+
+// Its keys. The record of a spare is written before the spare is made, so the last of them may not be ready.
+function fullPool(server, size) {
+    return eventually(`${size} computers are made ahead`, () => {
+        const found = [...keys(server.stateDir)].filter(isSpare).map(([, key]) => key);
+        return found.length === size && found;
+    });
+}
+
+test('a computer of the pool is like any other', needsRoot, async (t) => {
+    const server = await startServer(t, { args: ['--warm-pool', '2'] });
+    const look = 'hostname; echo $HOSTNAME; cat /proc/sys/kernel/hostname; pwd; ls -A /root /tmp; id -u';
+    const cold = await server.run(look, { computer_id: 'cold' });
+    for (const more of [{ computer_id: 'given' }, { computer_id: 'kept', temporary: false }, { computer_id: 'passing', temporary: true }]) {
+        const pool = await fullPool(server, 2);
+        const warm = await server.run(look, more);
+        assert.ok(pool.includes(keys(server.stateDir).get(more.computer_id)), 'it was made ahead');
+        assert.equal(warm.created, true);
+        assert.equal(warm.computer_id, more.computer_id);
+        assert.equal(warm.temporary, more.temporary ?? true);
+        assert.equal(warm.stdout, cold.stdout.replaceAll('cold', more.computer_id));
+        assert.ok(!('created' in await server.run('true', { computer_id: more.computer_id })), 'once');
+    }
+    const pool = await fullPool(server, 2);
+    const chosen = await server.run('hostname'); // the server's choice of a name
+    assert.equal(chosen.created, true);
+    assert.equal(chosen.stdout, `${chosen.computer_id}\n`);
+    assert.ok(pool.includes(keys(server.stateDir).get(chosen.computer_id)));
+});
+
+test('two computers of the pool share nothing', needsRoot, async (t) => {
+    const server = await startServer(t, { args: ['--warm-pool', '2'] });
+    await server.run('true', { computer_id: 'cold' });
+    const pool = await fullPool(server, 2);
+    const [a, b] = await Promise.all(['a', 'b'].map((id) =>
+        server.run('echo of-$HOSTNAME >/root/file; sleep 300 & cat /proc/self/uid_map', { computer_id: id })));
+    assert.ok(['a', 'b'].some((id) => pool.includes(keys(server.stateDir).get(id))));
+    assert.notEqual(a.stdout, b.stdout, 'user ids of their own');
+    for (const id of ['a', 'b']) {
+        const seen = await server.run('cat /root/file; pgrep -c sleep; hostname', { computer_id: id });
+        assert.equal(seen.stdout, `of-${id}\n1\n${id}\n`);
+    }
+});
+
+test('a permanent computer of the pool comes back', needsRoot, async (t) => {
+    const stateDir = temporaryFolder(t, 'state-');
+    const first = await startServer(t, { stateDir, args: ['--warm-pool', '2'] });
+    await first.run('true', { computer_id: 'cold' });
+    const pool = await fullPool(first, 2);
+    await first.run('echo data >/root/file; chown 1000:1000 /root/file', { computer_id: 'keeper', temporary: false });
+    assert.ok(pool.includes(keys(stateDir).get('keeper')));
+    await first.stop();
+    assert.deepEqual(computersIn(stateDir), ['keeper']);
+    const second = await startServer(t, { stateDir });
+    const found = await second.run('cat /root/file; stat -c %u /root/file; hostname', { computer_id: 'keeper' });
+    assert.equal(found.stdout, 'data\n1000\nkeeper\n');
+    assert.ok(!('created' in found));
+});
+
+test('the end of a server is the end of its pool', needsRoot, async (t) => {
+    for (const end of ['SIGTERM', null]) {
+        const server = await startServer(t, { args: ['--warm-pool', '3'] });
+        await server.run('true', { computer_id: 'only' });
+        await fullPool(server, 3);
+        assert.deepEqual(await (end ? server.kill(end) : server.stop()), { code: 0, signal: null });
+        assert.deepEqual(computersIn(server.stateDir), []);
+    }
+});
+
+test('SIGKILL of a server with a full pool: the next start removes it', needsRoot, async (t) => {
+    const stateDir = temporaryFolder(t, 'state-');
+    const first = await startServer(t, { stateDir, args: ['--warm-pool', '3'] });
+    await first.run('true', { computer_id: 'only' });
+    const pool = await fullPool(first, 3);
+    await first.kill('SIGKILL');
+    assert.equal(computersIn(stateDir).length, 4);
+    const second = await startServer(t, { stateDir });
+    await eventually('all of it is cleared away', () => computersIn(stateDir).length === 0);
+    const groups = fs.readdirSync('/sys/fs/cgroup', { recursive: true }).filter((name) => pool.some((key) => name.includes(key)));
+    assert.deepEqual(groups, []);
+    assert.equal((await second.run('true', { computer_id: 'only' })).created, true);
+});
+
+test('two servers on one state directory have a pool each', needsRoot, async (t) => {
+    const stateDir = temporaryFolder(t, 'state-');
+    const servers = [];
+    for (const id of ['one', 'two']) {
+        const server = await startServer(t, { stateDir, args: ['--warm-pool', '2'] });
+        await server.run('true', { computer_id: id });
+        servers.push(server);
+    }
+    await fullPool(servers[0], 4);
+    await servers[0].stop();
+    await eventually('the other has its own', () => [...keys(stateDir)].filter(isSpare).length === 2);
+    assert.equal((await servers[1].run('hostname', { computer_id: 'three' })).stdout, 'three\n');
+    assert.deepEqual(namedComputersIn(stateDir), ['three', 'two']);
+});
+
+test('--warm-pool 0 makes none, but still a folder', needsRoot, async (t) => {
+    const server = await startServer(t, { args: ['--warm-pool', '0'] });
+    await server.run('true', { computer_id: 'only' });
+    await eventually('the folder is there', () => computersIn(server.stateDir).length === 2);
+    for (let i = 0; i < 3; i++) {
+        assert.equal((await server.run('hostname', { computer_id: `next-${i}` })).stdout, `next-${i}\n`);
+        assert.deepEqual([...keys(server.stateDir)].filter(isSpare), []);
+    }
+});
