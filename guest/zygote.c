@@ -153,7 +153,8 @@ static void free_slot(unsigned slot)
 static int open_ports(struct guest_error *err)
 {
     _cleanup_fd_ int fd = open("/proc/sys/net/ipv4/ip_unprivileged_port_start", O_WRONLY | O_CLOEXEC);
-    if (fd < 0 && errno == EROFS && zygote.root_flags & GUEST_USERS) /* in a container: low ports stay closed */
+    if (fd < 0 && errno == EROFS &&
+        zygote.root_flags & GUEST_USERS) /* in a container: low ports stay closed */
         return 0;
     if (fd < 0 || write(fd, "0", 1) < 0)
         return report(err, "open ports");

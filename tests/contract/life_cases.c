@@ -230,8 +230,8 @@ static void make_and_die(struct contract *t, struct dead_server *s, bool tempora
         .id = c->id, .principal = "local", .key = c->key, .folder = c->folder, .temporary = temporary};
 }
 
-/* Seen from here: a computer's processes are processes of this machine, or of none that we can reach. Where no
- * group names them, they end by themselves, soon after their server. */
+/* Seen from here: a computer's processes are processes of this machine, or of none that we can reach. Where
+ * no group names them, they end by themselves, soon after their server. */
 static bool lives_on(const char *command)
 {
     _cleanup_(cleanup_free) char *line = xasprintf("pgrep -fx '%s' >/dev/null", command);

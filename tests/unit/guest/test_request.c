@@ -49,10 +49,8 @@ static void test_a_packet_is_as_long_as_its_type_says(void **state)
         uint32_t type;
         size_t size;
     } types[] = {
-        {GUEST_SETUP, sizeof(struct guest_setup)},
-        {GUEST_CREATE, sizeof(struct guest_create)},
-        {GUEST_KILL, sizeof(struct guest_kill)},
-        {GUEST_NAME, sizeof(struct guest_name)},
+        {GUEST_SETUP, sizeof(struct guest_setup)}, {GUEST_CREATE, sizeof(struct guest_create)},
+        {GUEST_KILL, sizeof(struct guest_kill)},   {GUEST_NAME, sizeof(struct guest_name)},
         {GUEST_OWN, sizeof(struct guest_own)},
     };
     static union {
