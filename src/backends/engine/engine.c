@@ -1,7 +1,6 @@
 /* The backend: its options, its one engine, and the words for the tool's description. */
 #include "backends/engine/engine.h"
 
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +17,8 @@
 
 /* --- the engine --- */
 
-static void describe_limits(struct engine_backend *b, const struct engine *e)
+/* Once: the words are valid as long as the backend. */
+static void describe_limits_locked(struct engine_backend *b, const struct engine *e)
 {
     const struct engine_options *o = &b->options;
     struct buf text = BUF_INIT(512);
@@ -30,7 +30,6 @@ static void describe_limits(struct engine_backend *b, const struct engine *e)
     if (!e->limits_memory || !e->limits_pids || (o->cpus > 0 && !e->limits_cpu))
         (void)!buf_printf(&text, " (not enforced by this engine:%s%s%s)", e->limits_memory ? "" : " memory",
                           e->limits_pids ? "" : " processes", o->cpus > 0 && !e->limits_cpu ? " CPUs" : "");
-    free(b->limits);
     b->limits = buf_steal(&text);
 }
 
@@ -50,7 +49,7 @@ static int connect_for_all_locked(struct engine_backend *b, struct error *err)
     pthread_mutex_lock(&b->lock);
     b->engine = e;
     if (e)
-        describe_limits(b, e);
+        describe_limits_locked(b, e);
     attempt_end(&b->connecting, e ? NULL : &why);
     return e ? 0 : error_set(err, why.code, "%s", why.msg);
 }
@@ -119,7 +118,7 @@ static void engine_describe(const struct backend *backend, struct backend_descri
         .environment = b->environment,
         .shell = b->options.shell ? b->options.shell : "/bin/bash",
         .network = b->options.network ? "network access" : "no network (loopback only)",
-        .limits = b->limits,
+        .limits = b->limits ? b->limits : b->wanted_limits,
     };
     pthread_mutex_unlock(&b->lock);
 }
@@ -134,6 +133,7 @@ static struct backend *engine_free(struct backend *backend)
     pthread_mutex_destroy(&b->lock);
     engine_options_done(&b->options);
     free(b->limits);
+    free(b->wanted_limits);
     free(b->environment);
     free(b);
     return NULL;
@@ -190,7 +190,7 @@ struct backend *engine_new(const struct engine_options *options, struct error *e
     b->image = image;
     b->images = images_new();
     pthread_mutex_init(&b->lock, NULL);
-    b->limits = describe_wanted_limits(b);
+    b->wanted_limits = describe_wanted_limits(b);
     b->environment = xasprintf("an isolated Linux computer: a container of the image %s", image.text);
     return &b->base;
 }

@@ -14,7 +14,7 @@
 #define DEFAULT_SHELL "/bin/bash"
 #define FALLBACK_SHELL "/bin/sh"
 
-const char *engine_shell(const struct engine_instance *i)
+static const char *shell_of(const struct engine_instance *i)
 {
     if (i->backend->options.shell)
         return i->backend->options.shell;
@@ -45,7 +45,7 @@ static int take_look(struct engine_instance *i, struct container_look *ret, stru
         return error_set(err, ERR_UNAVAILABLE,
                          "the engine doesn't answer, and the computer '%s' is its own: %.300s", i->id,
                          why.msg);
-    json_decref(ret->inspect);
+    json_decref(TAKE_PTR(ret->inspect));
     return 0;
 }
 
@@ -148,7 +148,7 @@ static bool try_other_shell(struct engine_instance *i, const struct exec_request
 static int judge(struct engine_instance *i, const struct exec_request *request, const struct guest_exit *exit,
                  struct exec_result *ret, struct error *err)
 {
-    const char *shell = engine_shell(i);
+    const char *shell = shell_of(i);
     const bool has_bash = i->has_bash && strcmp(shell, DEFAULT_SHELL) != 0;
     const bool has_sh = i->has_sh && strcmp(shell, FALLBACK_SHELL) != 0;
     const struct verdict_about about = {
@@ -181,8 +181,7 @@ static int run(struct engine_instance *i, const struct exec_request *request, st
     int failed;
     do {
         exec_result_done(ret);
-        failed =
-            (i->way == WAY_LINK ? linked_exec : plain_exec)(i, request, engine_shell(i), ret, &exit, &why);
+        failed = (i->way == WAY_LINK ? linked_exec : plain_exec)(i, request, shell_of(i), ret, &exit, &why);
     } while (failed == 0 && try_other_shell(i, request, &exit));
     return failed == 0 ? judge(i, request, &exit, ret, err) : verdict_stopped(&why, ret, err);
 }

@@ -7,22 +7,22 @@
 #include "backends/engine/api.h"
 #include "backends/engine/image.h"
 #include "backends/engine/link.h"
-#include "base/list.h"
 #include "base/attempt.h"
+#include "base/list.h"
 
 struct engine_backend {
     struct backend base;
     struct engine_options options; /* its strings are ours */
     struct reference image;
     struct images *images;
-    atomic_bool warned;          /* of what the user's run flags mean */
-    atomic_bool told_of_no_wall; /* that what should be closed to computers isn't */
+    atomic_bool warned;                /* of what the user's run flags mean */
+    atomic_bool told_of_no_wall;       /* that what should be closed to computers isn't */
+    char *environment, *wanted_limits; /* for describe */
 
     pthread_mutex_t lock;      /* of all that follows */
     struct engine *engine;     /* NULL: whoever needs it connects; then for good */
     struct attempt connecting; /* just that */
-    char *limits;              /* for describe; those of the engine once it is known */
-    char *environment;
+    char *limits;              /* for describe, once the engine is known */
 };
 
 /* How commands get into a computer. */
@@ -65,10 +65,8 @@ static inline struct engine_instance *engine_instance_of(const struct instance *
     return (struct engine_instance *)i;
 }
 
-/* exec.c */
-const char *engine_shell(const struct engine_instance *i);
-/* What the engine says of a computer that doesn't answer. -1: it is dead (ERR_GONE), paused, or it can't be
- * known (ERR_UNAVAILABLE); 0: it lives. */
+/* exec.c: what the engine says of a computer that doesn't answer. -1: it is dead (ERR_GONE), paused, or it
+ * can't be known (ERR_UNAVAILABLE); 0: it lives. */
 int engine_instance_ask(struct engine_instance *i, struct error *err);
 /* plain.c: WAY_EXEC. As link_exec(), but a command for which no way to end it is found may run on: then
  * ret->note says so. ERR_GONE: the computer is dead. */
@@ -128,13 +126,13 @@ int container_look(struct engine *e, const char *name, const struct wait *wait, 
 /* Puts our program into it. ERR_DENIED or ERR_UNSUPPORTED: it takes no files. */
 int container_upload(struct engine *e, const char *container, const struct wait *wait, struct error *err);
 int container_start(struct engine *e, const char *container, const struct wait *wait, struct error *err);
-/* Absent is success. */
 /* Until the engine is done with stopping it: then it can be started. */
 int container_await_stop(struct engine *e, const char *container, const struct wait *wait, struct error *err);
+/* Absent is success for these. */
 int container_stop(struct engine *e, const char *container, const struct wait *wait, struct error *err);
+int container_remove(struct engine *e, const char *container, const struct wait *wait, struct error *err);
 /* Until it runs no more. */
 int container_await_end(struct engine *e, const char *container, const struct wait *wait, struct error *err);
-int container_remove(struct engine *e, const char *container, const struct wait *wait, struct error *err);
 /* A stream to its first process, which may not have started yet; or to our program, started in it. */
 int container_attach(struct engine *e, const char *container, const struct wait *wait,
                      struct http_stream **ret, struct error *err);
