@@ -2,7 +2,6 @@
  * its path. */
 #include "backends/engine/api.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/utf8.h"
 
 #define CONNECT_TIMEOUT_NS (60 * NSEC_PER_SEC) /* an engine that is just being started takes its time */
 #define MESSAGE_MAX 300
@@ -49,8 +47,7 @@ static int refused(const struct engine *e, const struct http_response *r, struct
     const char *message = json_get_string(body, "message");
     if (!message)
         message = buf_str(&r->body);
-    _cleanup_(cleanup_free) char *words =
-        contact_words(message, utf8_boundary(message, strnlen(message, MESSAGE_MAX)));
+    _cleanup_(cleanup_free) char *words = contact_beginning(message, MESSAGE_MAX);
     return error_set(err, code_of_status(r->status), "%s answered %d: %s", engine_name(e), r->status,
                      words[0] ? words : "nothing more");
 }

@@ -73,11 +73,20 @@ char *contact_words(const char *bytes, size_t n)
     _cleanup_(buf_done) struct buf text = BUF_INIT(3 * n + 1); /* one bad byte becomes three */
     if (utf8_append_lossy(&text, bytes, n) < 0)
         return xstrdup("");
-    for (size_t i = 0; i < text.len; i++)
-        if (iscntrl((unsigned char)text.data[i]))
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.data[i];
+        if (iscntrl(c))
             text.data[i] = ' ';
+        else if (c == 0xc2 && (unsigned char)text.data[i + 1] < 0xa0) /* U+0080 to U+009F */
+            text.data[i] = text.data[i + 1] = ' ';
+    }
     _cleanup_(cleanup_free) char *line = str_trim(buf_str(&text));
     size_t len = strlen(line), skip = len > WORDS_MAX ? len - WORDS_MAX : 0;
     skip += utf8_leading_fragment(line + skip, len - skip);
     return xasprintf("%s%s", skip > 0 ? "..." : "", line + skip);
+}
+
+char *contact_beginning(const char *text, size_t most)
+{
+    return contact_words(text, utf8_boundary(text, strnlen(text, most)));
 }

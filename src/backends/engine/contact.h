@@ -12,3 +12,5 @@ int contact_ping(int fd, const struct wait *wait, struct error *err);
 /* What a program printed, for an error: its end, on one line, in UTF-8, without control characters. Malloced;
  * "" if it is blank. */
 char *contact_words(const char *bytes, size_t n);
+/* The same of a text that begins with what matters: no more than its first `most` bytes. */
+char *contact_beginning(const char *text, size_t most);

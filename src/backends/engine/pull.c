@@ -5,7 +5,6 @@
 #include "backends/engine/pull.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/engine/contact.h"
 #include "backends/engine/credentials.h"
 #include "backends/engine/pull_report.h"
 #include "base/clock.h"
@@ -20,12 +20,12 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/utf8.h"
 
 #define LOOK_NS (200 * NSEC_PER_MSEC)
 #define LOG_NS (5 * NSEC_PER_SEC)
 #define TEXT_SIZE 256
-#define WORDS_SIZE 200 /* of what a registry says */
+#define WORDS_MAX 200 /* of what a registry says */
+#define HINT_SIZE 200
 #define SHORT "%.100s" /* of an image or a registry, where both must find room */
 
 struct images {
@@ -85,32 +85,13 @@ struct images *images_free(struct images *i)
 
 /* ---- the pull's thread ---- */
 
-/* On one line, without what a terminal would obey, and short. */
-static void clean_words(const char *words, char ret[WORDS_SIZE])
-{
-    struct buf b = BUF_INIT(4 * sizeof(((struct error *)0)->msg));
-    if (utf8_append_lossy(&b, words, strlen(words)) < 0)
-        buf_clear(&b);
-    for (size_t i = 0; i < b.len; i++) {
-        unsigned char c = (unsigned char)b.data[i];
-        if (iscntrl(c))
-            b.data[i] = ' ';
-        else if (c == 0xc2 && (unsigned char)b.data[i + 1] < 0xa0) /* U+0080 to U+009F */
-            b.data[i] = b.data[i + 1] = ' ';
-    }
-    size_t n = utf8_boundary(buf_str(&b), b.len < WORDS_SIZE ? b.len : WORDS_SIZE - 1);
-    memcpy(ret, buf_str(&b), n);
-    ret[n] = '\0';
-    buf_done(&b);
-}
-
 /* The pull's failure in the words of whoever refused. */
 static int refused(const struct pull *p, const struct error *why, struct error *err)
 {
     const char *registry = p->reference.registry;
-    char words[WORDS_SIZE], hint[WORDS_SIZE] = "";
+    char hint[HINT_SIZE] = "";
     enum error_code code = pull_meaning(why->msg, why->code);
-    clean_words(why->msg, words);
+    _cleanup_(cleanup_free) char *words = contact_beginning(why->msg, WORDS_MAX);
     if (code == ERR_DENIED && p->credentials_error.code != ERR_NONE)
         snprintf(hint, sizeof(hint), "; it was asked without credentials: %.150s", p->credentials_error.msg);
     else if (code == ERR_DENIED)
@@ -368,8 +349,8 @@ static int await(struct pull *p, const struct progress *progress, const struct w
         }
         struct error why = ERROR_INIT;
         struct wait brief = wait_at_most(wait, clock_now() + LOOK_NS);
-        if (wait_fd(cancel_fd(p->done), POLLIN, &brief, NULL, &why) == 0)
-            return 0;
+        if (wait_fd(cancel_fd(p->done), POLLIN, &brief, NULL, &why) == 0 || cancel_why(p->done) != ERR_NONE)
+            return 0; /* the second where no descriptor is left to wait with */
         if (why.code != ERR_TIMEOUT || wait_check(wait, &why) < 0)
             return error_set(err, why.code, "pull %.200s: %s", p->reference.text, why.msg);
     }

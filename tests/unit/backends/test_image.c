@@ -257,7 +257,7 @@ static void refusals_name_the_registry_and_its_words(void **state)
         {500, "no matching manifest for linux/s390x", ERR_UNSUPPORTED, "linux/s390x"},
         {500, "dial tcp 127.0.0.1:5000: connection refused", ERR_UNAVAILABLE, "connection refused"},
         {400, "invalid platform", ERR_INVALID, "invalid platform"},
-        {500, "one\\ntwo\\u001b[31m\\u009b", ERR_UNAVAILABLE, "one two [31m  "},
+        {500, "one\\ntwo\\u001b[31m\\u009b", ERR_UNAVAILABLE, "one two [31m"},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char body[200], object[300];
