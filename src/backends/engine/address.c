@@ -130,7 +130,6 @@ static void use_socket(const char *path, const char *origin, struct engine_addre
     a->url = xstrdup("http://docker");
     a->text = xasprintf("unix://%s", path);
     a->origin = xstrdup(origin);
-    a->local = true;
 }
 
 /* The program that --engine names, or the one in PATH; NULL: there is none. Malloced. */

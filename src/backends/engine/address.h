@@ -23,7 +23,6 @@ struct engine_address {
     char *ssh_socket;      /* path on the far side, or NULL: as its own client finds it */
     char *ca_file, *cert_file, *key_file;
     bool insecure;
-    bool local;              /* a unix socket: the engine shares this machine, or is in a virtual one of it */
     struct dialer *dialer;   /* ssh:// */
     struct service *service; /* `podman system service` that we started, or NULL */
 };

@@ -64,7 +64,6 @@ static int parse_unix(const char *rest, bool tls, struct engine_address *ret, st
     ret->unix_path = xstrdup(path);
     ret->url = xstrdup("http://docker");
     ret->text = xasprintf("unix://%s", path);
-    ret->local = true;
     return 0;
 }
 

@@ -143,35 +143,17 @@ static int ping(struct engine *e, const struct wait *wait, struct error *err)
     return 0;
 }
 
-static bool lists_option(const json_t *options, const char *name)
-{
-    size_t i;
-    json_t *option;
-    json_array_foreach (options, i, option)
-        if (json_is_string(option) && strstr(json_string_value(option), name))
-            return true;
-    return false;
-}
-
 static int learn(struct engine *e, const struct wait *wait, struct error *err)
 {
     _cleanup_(cleanup_json_decref) json_t *info = NULL;
     if (engine_call(e, "GET", "/info", NULL, wait, &info, err) < 0)
         return -1;
     const char *os = json_get_string(info, "OSType");
-    const char *cgroup = json_get_string(info, "CgroupVersion");
-    const char *architecture = json_get_string(info, "Architecture");
-    const char *version = json_get_string(info, "ServerVersion");
     if (os && strcmp(os, "linux") != 0)
         return error_set(err, ERR_UNSUPPORTED,
                          "the engine at %s runs %.40s containers, and computers are Linux", e->address.text,
                          os);
-    snprintf(e->version, sizeof(e->version), "%s", version ? version : "");
-    snprintf(e->architecture, sizeof(e->architecture), "%s", architecture ? architecture : "");
     e->memory_bytes = json_integer_value(json_object_get(info, "MemTotal"));
-    e->cpus = (int)json_integer_value(json_object_get(info, "NCPU"));
-    e->cgroup_version = cgroup && strcmp(cgroup, "2") == 0 ? 2 : 1;
-    e->rootless = lists_option(json_object_get(info, "SecurityOptions"), "rootless");
     e->limits_memory = json_is_true(json_object_get(info, "MemoryLimit"));
     e->limits_pids = json_is_true(json_object_get(info, "PidsLimit"));
     e->limits_cpu = json_is_true(json_object_get(info, "CpuCfsQuota"));

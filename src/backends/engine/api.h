@@ -15,12 +15,7 @@ struct engine {
     struct http_client *client;
     enum engine_kind kind; /* what answered */
     char api[16];          /* version in use, "1.41" */
-    char version[64];      /* of the engine */
-    char architecture[32]; /* "x86_64", as uname(1) */
     int64_t memory_bytes;
-    int cpus;
-    bool rootless;
-    int cgroup_version;
     bool limits_memory, limits_pids, limits_cpu; /* as the engine says */
 };
 

@@ -46,21 +46,23 @@ enum container_network container_network(const json_t *host_config)
 
 static json_t *make_labels(const struct container_options *o)
 {
+    static const struct computer_owner nobody;
+    const struct computer_owner *owner = o->owner ? o->owner : &nobody;
     const struct {
         const char *name, *value;
     } labels[] = {
         {LABEL_OURS, "true"},
         {LABEL_ID, o->id},
         {LABEL_TEMPORARY, o->temporary ? "true" : "false"},
-        {LABEL_IMAGE, o->image_name},
+        {LABEL_IMAGE, o->image},
         {LABEL_PRINCIPAL, strcmp(o->principal, LOCAL) == 0 ? NULL : o->principal},
         {LABEL_KEY, o->key},
         {LABEL_MODE, o->guest ? "serve" : "exec"},
-        {LABEL_MACHINE, o->owner.machine},
-        {LABEL_BOOT, o->owner.boot},
-        {LABEL_PID, o->owner.pid},
-        {LABEL_START, o->owner.start},
-        {LABEL_STATE, o->owner.state},
+        {LABEL_MACHINE, owner->machine},
+        {LABEL_BOOT, owner->boot},
+        {LABEL_PID, owner->pid},
+        {LABEL_START, owner->start},
+        {LABEL_STATE, owner->state},
     };
     json_t *made = json_object();
     for (size_t i = 0; i < ARRAY_LEN(labels); i++)
@@ -272,8 +274,6 @@ int container_plan(const struct container_options *options, struct container *re
     decide_firewall(options, &c);
     collect_warnings(options, &c);
     settle_restart(&c);
-    const char *platform = run_flags_platform(options->run_flags);
-    c.platform = platform ? xstrdup(platform) : NULL;
     c.name = container_name(options->principal, options->id);
     *ret = c;
     return 0;
@@ -282,7 +282,6 @@ int container_plan(const struct container_options *options, struct container *re
 void container_done(struct container *c)
 {
     free(c->name);
-    free(c->platform);
     json_decref(c->body);
     json_decref(c->warnings);
     *c = (struct container){0};

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backends/backend.h"
 #include "base/error.h"
 
 /* Labels that never change. The first four are those of the Python programs, whose containers have no other.
@@ -24,24 +25,16 @@
 #define LABEL_START "kilntainers.owner.start"
 #define LABEL_STATE "kilntainers.owner.state"
 
-/* The server that makes it: who may reap it, once the server is dead. */
-struct container_owner {
-    const char *machine, *boot; /* ids */
-    const char *pid, *start;    /* decimal, as in proc(5) */
-    const char *state;          /* id of the state directory */
-};
-
 /* Strings and lists (NULL-ended, or NULL) are borrowed for the call. */
 struct container_options {
-    const char *image;      /* as the engine is asked for it */
-    const char *image_name; /* for the label */
+    const char *image; /* as the engine is asked for it */
     const char *id, *principal;
     const char *key;
     bool temporary;
-    struct container_owner owner;
-    const char *guest;      /* path of our program in the container; NULL: it can't run there */
-    char *const *image_env; /* what the image sets, as far as it is known */
-    const char *image_user; /* the image's; NULL or "": root, as far as it is known */
+    const struct computer_owner *owner; /* NULL: nobody that is known */
+    const char *guest;                  /* path of our program in the container; NULL: it can't run there */
+    char *const *image_env;             /* what the image sets, as far as it is known */
+    const char *image_user;             /* the image's; NULL or "": root, as far as it is known */
     bool network;
     int64_t memory_bytes, pids; /* 0: no limit */
     double cpus;                /* 0: no limit */
@@ -57,7 +50,6 @@ enum container_network {
 struct container {
     char *name;
     json_t *body;
-    char *platform; /* of --docker-run-flag; NULL: none */
     enum container_network network;
     bool firewall;           /* ask the guest for it: NET_ADMIN is among the capabilities for that alone */
     const char *no_firewall; /* why not, where there is a network; else NULL */

@@ -36,7 +36,6 @@ static int inspect(struct engine *e, const char *name, const struct wait *wait, 
     if (!id || !*id)
         return error_set(err, ERR_UNAVAILABLE, "%s describes the image %.100s without an id", engine_name(e),
                          name);
-    snprintf(ret->id, sizeof(ret->id), "%s", id);
     snprintf(ret->os, sizeof(ret->os), "%s", os ? os : "");
     snprintf(ret->architecture, sizeof(ret->architecture), "%s", architecture ? architecture : "");
     snprintf(ret->user, sizeof(ret->user), "%s", user ? user : "");

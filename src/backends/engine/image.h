@@ -6,7 +6,6 @@
 
 /* What is known of an image that is there. */
 struct image {
-    char id[80];           /* "sha256:..." */
     char architecture[32]; /* "amd64" as the image says */
     char os[16];
     char user[128]; /* "" is root */

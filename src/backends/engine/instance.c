@@ -1,5 +1,5 @@
 /* The life of one container: made with our program as its first process, or taken up as it is; stopped;
- * removed. How commands get in is decided when it is taken up (open_way):
+ * removed. How commands get in is decided when it is taken up:
  *
  *   new or stopped, ours   attach to its first process, then start it: our program, which greets
  *   running                put our program into it, start that by one exec of the engine
@@ -190,16 +190,13 @@ static int plan_container(const struct engine_instance *i, const struct computer
 {
     char *const image_env[] = {(char *)(uintptr_t)(image->lang[0] ? image->lang : NULL), NULL};
     const struct engine_backend *b = i->backend;
-    static const struct computer_owner nobody;
-    const struct computer_owner *owner = spec->owner ? spec->owner : &nobody;
     const struct container_options options = {
         .image = b->image.text,
-        .image_name = b->image.text,
         .id = spec->id,
         .principal = spec->principal,
         .key = spec->key,
         .temporary = spec->temporary,
-        .owner = {owner->machine, owner->boot, owner->pid, owner->start, owner->state},
+        .owner = spec->owner,
         .guest = with_guest ? CONTAINER_GUEST_PATH : NULL,
         .image_env = image_env,
         .image_user = image->user,

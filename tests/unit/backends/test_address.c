@@ -58,7 +58,6 @@ static void addresses_as_docker_takes_them(void **state)
         assert_string_equal(text_or_none(a.ssh_socket), cases[i].socket);
         assert_string_equal(a.origin, "--docker-host");
         assert_int_equal(a.kind, ENGINE_DOCKER);
-        assert_int_equal(a.local, a.unix_path != NULL);
         assert_false(a.insecure);
     }
 }
@@ -330,7 +329,6 @@ static void the_first_place_that_answers(void **state)
         find(&o, &a);
         assert_in_folder(a.unix_path, places[i]);
         assert_string_equal(a.origin, "a usual place");
-        assert_true(a.local);
         assert_true(engine_address_likely(&o));
     }
     for (size_t i = 0; i < ARRAY_LEN(places); i++)

@@ -79,10 +79,8 @@ static void test_what_an_engine_tells_of_itself(void **state)
         if (!e)
             fail_msg("%s", err.msg);
         assert_string_equal(engine_name(e), podman ? "podman" : "docker");
-        assert_string_equal(e->version, "20.10");
         assert_int_equal(e->memory_bytes, 1024);
-        assert_int_equal(e->cgroup_version, 2);
-        assert_true(e->rootless && e->limits_memory && e->limits_pids && !e->limits_cpu);
+        assert_true(e->limits_memory && e->limits_pids && !e->limits_cpu);
         engine_disconnect(e);
         engine_double_stop(&d);
     }

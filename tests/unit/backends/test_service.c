@@ -30,7 +30,6 @@ static void a_service_is_started_and_stopped(void **state)
     unsetenv("NOTIFY_SOCKET");
     assert_string_equal(a.origin, "a service that was started for it");
     assert_string_equal(a.url, "http://docker");
-    assert_true(a.local);
     _cleanup_(cleanup_free) char *socket = xstrdup(a.unix_path);
     _cleanup_(cleanup_free) char *expected =
         xasprintf("--log-level=error system service --time=10 unix://%s\n", socket);
