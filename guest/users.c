@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -50,14 +51,59 @@ static int await_map(struct packet *packet, struct guest_error *err)
     return 0;
 }
 
+/* --- the user's own half --- */
+
+/* What the kernel counts by user, all computers have on the account of the user who runs the server. Half of
+ * it stays his: code inside can't leave his other programs without timers or inotify. Limits are told to the
+ * user namespace when it is made. */
+static int halve_limits(struct guest_error *err)
+{
+    static const int counted[] = {RLIMIT_SIGPENDING, RLIMIT_MSGQUEUE};
+    for (unsigned i = 0; i < ARRAY_LEN(counted); i++) {
+        struct rlimit limit;
+        if (getrlimit(counted[i], &limit) < 0)
+            return report(err, "get limits");
+        if (limit.rlim_cur == RLIM_INFINITY)
+            continue;
+        limit.rlim_max = limit.rlim_cur /= 2;
+        if (setrlimit(counted[i], &limit) < 0)
+            return report(err, "set limits");
+    }
+    return 0;
+}
+
+/* From within the new namespace. In a container these settings may be read-only: then nothing is kept. */
+static void halve_inotify(void)
+{
+    static const char *const names[][2] = {
+        {"/proc/sys/fs/inotify/max_user_instances", "/proc/sys/user/max_inotify_instances"},
+        {"/proc/sys/fs/inotify/max_user_watches", "/proc/sys/user/max_inotify_watches"},
+    };
+    for (unsigned i = 0; i < ARRAY_LEN(names); i++) {
+        char text[24] = "";
+        _cleanup_fd_ int whole = open(names[i][0], O_RDONLY | O_CLOEXEC);
+        _cleanup_fd_ int half = open(names[i][1], O_WRONLY | O_CLOEXEC);
+        if (whole < 0 || half < 0 || read(whole, text, sizeof(text) - 1) <= 0)
+            continue;
+        const int length = snprintf(text, sizeof(text), "%d", atoi(text) / 2);
+        if (write(half, text, (size_t)length) < 0)
+            continue;
+    }
+}
+
+/* --- entering --- */
+
 int users_enter(uint32_t flags, struct packet *packet, struct guest_error *err)
 {
     const uid_t uid = geteuid();
     const gid_t gid = getegid();
     if (!(flags & GUEST_USERS))
         return 0;
+    if (halve_limits(err) < 0)
+        return -1;
     if (unshare(CLONE_NEWUSER) < 0)
         return report(err, "make user namespace");
+    halve_inotify();
     if (flags & GUEST_ONE_ID)
         return map_one_id(uid, gid, err);
     if (await_map(packet, err) < 0)

@@ -20,6 +20,8 @@
                  .arguments = "{'working_directory': '/tmp/race/dir'}"}
 /* The program that begins commands is asked to begin itself. */
 #define AS_SERVER(words) {"beginning", NULL, "exit=", .arguments = "{'args': [" words "], 'timeout': 1}"}
+#define AS_SERVER_5(words) AS_SERVER(words), AS_SERVER(words), AS_SERVER(words), AS_SERVER(words), AS_SERVER(words)
+#define AS_SERVER_10(words) AS_SERVER_5(words), AS_SERVER_5(words)
 /* More output than a result holds. */
 #define FLOOD(group) {group, "head -c 2000000 /dev/zero | tr '\\0' x", "exit=0"}
 
@@ -261,10 +263,7 @@ const struct attempt attempts[] = {
     {"beginning", NULL, "exit=126", .arguments = "{'args': ['/proc/1/exe']}"},
     {"beginning", NULL, "exit=127", .arguments = "{'args': ['/proc/self/fd/5']}"},
     {"beginning", "printf '#!/proc/self/exe\n' >/tmp/script && chmod 755 /tmp/script && ($P programs 6 >/tmp/programs 2>&1 &); sleep 0.5; echo begun", "^begun\n"},
-    AS_SERVER("'/proc/self/exe'"), AS_SERVER("'/proc/self/exe', 'serve'"), AS_SERVER("'/tmp/script'"), AS_SERVER("'/tmp/script', 'serve'"),
-    AS_SERVER("'/proc/self/exe'"), AS_SERVER("'/proc/self/exe', 'serve'"), AS_SERVER("'/tmp/script'"), AS_SERVER("'/tmp/script', 'serve'"),
-    AS_SERVER("'/proc/self/exe'"), AS_SERVER("'/proc/self/exe', 'serve'"), AS_SERVER("'/tmp/script'"), AS_SERVER("'/tmp/script', 'serve'"),
-    AS_SERVER("'/proc/self/exe'"), AS_SERVER("'/proc/self/exe', 'serve'"), AS_SERVER("'/tmp/script'"), AS_SERVER("'/tmp/script', 'serve'"),
+    AS_SERVER_10("'/proc/self/exe'"), AS_SERVER_10("'/proc/self/exe', 'serve'"), AS_SERVER_10("'/tmp/script'"), AS_SERVER_10("'/tmp/script', 'serve'"),
     {"beginning", "sleep 6; cat /tmp/programs", "^programs: [1-9][0-9]* seen, 0 written\n"},
 
     /* names that change their meaning while the server, by init, uses them */

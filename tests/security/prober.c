@@ -231,6 +231,26 @@ static bool is_beyond_filters(long number)
 #endif
 }
 
+/* Where the computer has but one id, changing owners or users seems to work: a filter of its own says so. */
+static bool is_faked(long number)
+{
+    static const long faked[] = {
+#ifdef SYS_chown
+        SYS_chown,    SYS_lchown,
+#endif
+        SYS_fchown,   SYS_fchownat, SYS_setgroups, SYS_setuid,    SYS_setgid,
+        SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid,
+    };
+    static long ids = -1;
+    FILE *map = ids < 0 ? fopen("/proc/self/uid_map", "re") : NULL;
+    if (map && (fscanf(map, "%*d %*d %ld", &ids) != 1 || fclose(map) != 0))
+        return false;
+    for (size_t i = 0; ids == 1 && i < ARRAY_LEN(faked); i++)
+        if (faked[i] == number)
+            return true;
+    return false;
+}
+
 /* Beyond the table and by x32, all must be missing: whatever a newer kernel brings. */
 static int table(int argc, char **argv)
 {
@@ -251,7 +271,8 @@ static int table(int argc, char **argv)
     for (long i = 0; i < count; i++) {
         const struct question *q = &asking->questions[i];
         const char outcome = q->number < known ? filter_table[q->number] : 'm';
-        const int expected = outcome == 'a' ? LET_THROUGH : outcome == 'r' ? EPERM : ENOSYS;
+        const int allowed = is_faked(q->number) ? 0 : LET_THROUGH;
+        const int expected = outcome == 'a' ? allowed : outcome == 'r' ? EPERM : ENOSYS;
         passed += q->answer == LET_THROUGH;
         if (outcome == 'c' || q->answer == expected)
             continue;
@@ -327,7 +348,7 @@ static void sweep_one(long number, const char *value, char *page)
     if (value[0] == '~') {
         uint64_t state = 0x9e3779b97f4a7c15U * (strtoul(value + 1, NULL, 0) * 1024 + (uint64_t)number + 1);
         open_descriptors();
-        if (ends_others(number) && setuid(10000) < 0)
+        if (ends_others(number) && (setuid(10000) < 0 || getuid() == 0))
             _exit(1);
         for (int i = 0; i < 6; i++)
             a[i] = random_argument(&state, page);
