@@ -24,7 +24,7 @@
 #define DAY_S 86400.0
 #define MEMORY_MIN (4.0 * MIB)
 #define DISK_MIN (16.0 * MIB)
-#define DISK_MAX (8.0 * MIB * MIB)
+#define DISK_MAX (1.0 * MIB * MIB)
 #define MEMORY_MAX (64.0 * MIB * MIB)
 
 const struct option_group_row option_groups[GROUP_COUNT] = {

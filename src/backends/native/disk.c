@@ -27,6 +27,7 @@
 #define MAKER "mkfs.ext4"
 #define MAKER_MISSING MAKER " was not found: install e2fsprogs"
 #define MAKER_FD 3
+#define LAZINESS "-Elazy_itable_init=1,lazy_journal_init=1,nodiscard"
 #define MAKER_TIMEOUT_NS (10 * NSEC_PER_SEC)
 #define BYTES_PER_FILE 8192 /* of the cap: a file's share, in mean */
 #define FILES_MAX (INT64_C(16) << 20)
@@ -75,23 +76,8 @@ static int run_maker(int image, int64_t files, struct error *err)
     char count[24], target[32];
     snprintf(count, sizeof(count), "%lld", (long long)files);
     snprintf(target, sizeof(target), "/proc/self/fd/%d", MAKER_FD);
-    const char *const argv[] = {MAKER,
-                                "-q",
-                                "-F",
-                                "-b",
-                                "4096",
-                                "-m",
-                                "0",
-                                "-N",
-                                count,
-                                "-J",
-                                "size=4",
-                                "-O",
-                                "^resize_inode",
-                                "-E",
-                                "lazy_itable_init=1,lazy_journal_init=1,nodiscard",
-                                target,
-                                NULL};
+    const char *const argv[] = {MAKER,    "-qF", "-b4096", "-m0",  "-Jsize=4", "-O^resize_inode",
+                                LAZINESS, "-N",  count,    target, NULL};
     const int fds[] = {-1, -1, -1, image};
     const struct spawn_request request = {
         .path = path, .argv = (char *const *)argv, .fds = fds, .fd_count = MAKER_FD + 1};
