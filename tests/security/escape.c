@@ -525,6 +525,19 @@ out:
     return result;
 }
 
+static bool is_wanted(const struct world *w, const struct attempt *a, const char *pattern)
+{
+    if (a->toolbox && !w->toolbox)
+        return false;
+    return !pattern || strstr(a->group, pattern) || (a->command && strstr(a->command, pattern));
+}
+
+static void print_group(const char *group, size_t tries, int64_t took)
+{
+    printf("%-14s %3zu tries %8.1f ms\n", group, tries, (double)took / NSEC_PER_MSEC);
+    fflush(stdout);
+}
+
 static int attack(struct world *w, char **argv, struct error *err)
 {
     _cleanup_(buf_done) struct buf prober = BUF_INIT(2 * MIB);
@@ -533,24 +546,18 @@ static int attack(struct world *w, char **argv, struct error *err)
         put_prober(w, "attacker", &prober, err) < 0 || put_prober(w, "victim", &prober, err) < 0 ||
         prepare_victim(w, err) < 0)
         return -1;
-    const char *group = "";
-    size_t before = 0;
+    size_t before = w->tries;
     int64_t start = clock_now();
     for (size_t i = 0; i < attempt_count; i++) {
         const struct attempt *a = &attempts[i];
-        if (a->toolbox && !w->toolbox)
+        if (is_wanted(w, a, argv[3]))
+            attempt(w, a);
+        if (i + 1 < attempt_count && strcmp(a[1].group, a->group) == 0)
             continue;
-        if (argv[3] && !strstr(a->group, argv[3]) && !(a->command && strstr(a->command, argv[3])))
-            continue;
-        attempt(w, a);
-        group = a->group;
-        if (i + 1 == attempt_count || strcmp(attempts[i + 1].group, group) != 0) {
-            printf("%-14s %3zu tries %8.1f ms\n", group, w->tries - before,
-                   (double)(clock_now() - start) / NSEC_PER_MSEC);
-            fflush(stdout);
-            before = w->tries;
-            start = clock_now();
-        }
+        if (w->tries > before)
+            print_group(a->group, w->tries - before, clock_now() - start);
+        before = w->tries;
+        start = clock_now();
     }
     check_victim(w);
     check_bystander(w);
