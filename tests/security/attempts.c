@@ -309,7 +309,7 @@ const struct attempt attempts[] = {
     {"fillers", "cd /tmp/fill && for d in $(seq 20); do mkdir d$d && (cd d$d && seq 500 | xargs touch); done; find . | wc -l", "[0-9]+\n"},
     {"fillers", "cd /tmp/fill && touch one && for i in $(seq 2000); do ln one link$i || break; done; ls | wc -l", "[0-9]+\n"},
     {"fillers", "cd /dev/shm && for i in $(seq 20000); do : >f$i || break; done; rm -f /dev/shm/f*", "No space left|Too many|not found|exit=0"},
-    {"fillers", "fallocate -l 8T /tmp/fill/all; fallocate -l 8T /dev/shm/all; rm -f /dev/shm/all", "(No space|too large|not supported|Killed|not permitted|Invalid|exceeded)"},
+    {"fillers", "fallocate -l 64M /tmp/fill/all; fallocate -l 8T /dev/shm/all; rm -f /dev/shm/all", "(No space|too large|not supported|Killed|not permitted|Invalid|exceeded)"},
     {"fillers", "df -i / >/dev/null; rm -rf /tmp/fill; echo room", "room\n"},
 
     {"resources", "$P fork-all; while :; do :; done", "fork: (EAGAIN|ENOMEM)\n.*exit=124", 2},
