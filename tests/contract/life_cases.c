@@ -280,7 +280,7 @@ static void hostile_files_are_removed(struct contract *t)
     computer_make(t, &c, true);
     free(must_shell(
         &c,
-        "mkdir -p deep && cd deep && i=0 && while test $i -lt 300; do mkdir d && cd d; i=$((i+1)); done"));
+        "mkdir -p deep && cd deep && i=0 && while test $i -lt 90; do mkdir d && cd d; i=$((i+1)); done"));
     free(must_shell(
         &c, "ln -s /etc/passwd link; mkfifo fifo; mkdir closed; touch closed/file; chmod 000 closed"));
     computer_remove(&c);
