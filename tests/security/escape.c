@@ -51,7 +51,8 @@ enum listener { LISTEN_ABSTRACT, LISTEN_PATH, LISTEN_TCP, LISTENERS };
 
 /* The host as the attacker would like to reach it. */
 struct world {
-    char folder[32]; /* everything of this run; the rest lies in it */
+    char folder[32];  /* what is of the host; the rest lies in it */
+    char states[128]; /* state folders: in there too, or at home */
     char *secret_dir, *secret, *state, *socket;
     char abstract[48];
     int listeners[LISTENERS];
@@ -126,10 +127,16 @@ static int world_make(struct world *w, struct error *err)
     (void)snprintf(w->folder, sizeof w->folder, "/tmp/escape-XXXXXX");
     if (!mkdtemp(w->folder))
         return error_errno(err, ERR_UNAVAILABLE, errno, "make a folder in /tmp");
+    /* A user can't remove files of ids that are lent to him, which the kept computer leaves: at home they go
+     * with the home. */
+    const char *home = geteuid() == 0 ? NULL : getenv("HOME");
+    (void)snprintf(w->states, sizeof w->states, "%s/states-XXXXXX", home ? home : w->folder);
+    if (!mkdtemp(w->states) || chmod(w->states, 0755) < 0)
+        return error_errno(err, ERR_UNAVAILABLE, errno, "make a folder for states");
     (void)chmod(w->folder, 0755);
     w->secret_dir = path_join(w->folder, "host");
     w->secret = path_join(w->secret_dir, "secret");
-    w->state = path_join(w->folder, "state");
+    w->state = path_join(w->states, "state");
     w->socket = path_join(w->folder, "socket");
     (void)snprintf(w->abstract, sizeof w->abstract, "escape-suite-%d", (int)getpid());
     w->listeners[LISTEN_ABSTRACT] = listen_unix(w->abstract, true);
@@ -156,6 +163,8 @@ static void world_done(struct world *w)
     fd_close(w->canary_pidfd);
     for (int i = 0; i < LISTENERS; i++)
         fd_close(w->listeners[i]);
+    if (w->states[0])
+        (void)tree_remove(AT_FDCWD, w->states, NULL);
     if (w->folder[0])
         (void)tree_remove(AT_FDCWD, w->folder, NULL);
     free(w->secret_dir);
@@ -488,7 +497,7 @@ static int second_life(struct world *w, struct error *err)
     char *state = w->state;
     int status = 0, result = -1;
     struct mcp_tool_result r;
-    w->state = path_join(w->folder, "kept");
+    w->state = path_join(w->states, "kept");
     if (start_server(w, err) < 0)
         goto out;
     for (size_t i = 0; i < ARRAY_LEN(leftovers); i++) {
