@@ -16,16 +16,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/engine/contexts.h"
 #include "base/base64.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "base/spawn.h"
 #include "base/str.h"
 
-#define HUB "docker.io"
 #define HUB_URL "https://index.docker.io/v1/" /* what docker(1) calls it in files and to helpers */
 #define TOKEN_USER "<token>"                  /* the secret is an identity token */
 #define FILES_MAX 4
@@ -225,7 +226,7 @@ static size_t key_fits(const char *key, const struct reference *r)
     const char *hub_names[] = {"index.docker.io", "index.docker.io/v1", "registry-1.docker.io"};
     for (size_t i = 0; i < ARRAY_LEN(hub_names); i++)
         if (len == strlen(hub_names[i]) && memcmp(host, hub_names[i], len) == 0)
-            return strcmp(r->registry, HUB) == 0 ? strlen(HUB) : 0;
+            return strcmp(r->registry, REFERENCE_HUB) == 0 ? strlen(REFERENCE_HUB) : 0;
     _cleanup_(cleanup_free) char *name = xasprintf("%s/%s/", r->registry, r->path);
     bool fits = len >= strlen(r->registry) && len < strlen(name) && memcmp(name, host, len) == 0;
     return fits && name[len] == '/' ? len : 0;
@@ -292,7 +293,7 @@ struct source {
 
 static const char *server_name(const struct reference *r, enum engine_kind kind)
 {
-    return kind == ENGINE_DOCKER && strcmp(r->registry, HUB) == 0 ? HUB_URL : r->registry;
+    return kind == ENGINE_DOCKER && strcmp(r->registry, REFERENCE_HUB) == 0 ? HUB_URL : r->registry;
 }
 
 /* 1, 0, -1 as above. */
@@ -348,12 +349,10 @@ static size_t list_podman(struct source *list)
 
 static size_t list_docker(struct source *list)
 {
-    char *path = beneath("DOCKER_CONFIG", "/config.json");
-    if (!path)
-        path = beneath("HOME", "/.docker/config.json");
-    if (path)
-        list[0] = (struct source){path, ENGINE_DOCKER};
-    return path != NULL;
+    _cleanup_(cleanup_free) char *folder = contexts_folder();
+    if (folder)
+        list[0] = (struct source){path_join(folder, "config.json"), ENGINE_DOCKER};
+    return folder != NULL;
 }
 
 /* ---- the answer ---- */

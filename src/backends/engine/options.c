@@ -1,22 +1,8 @@
 /* A copy of the options that outlives the caller's. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "backends/engine/private.h"
 #include "base/mem.h"
-
-static char **copy_list(char *const *list)
-{
-    size_t n = 0;
-    if (!list)
-        return NULL;
-    while (list[n])
-        n++;
-    char **copy = xcalloc(n + 1, sizeof(char *));
-    for (size_t i = 0; i < n; i++)
-        copy[i] = xstrdup(list[i]);
-    return copy;
-}
 
 void engine_options_copy(const struct engine_options *from, struct engine_options *ret)
 {
@@ -29,7 +15,7 @@ void engine_options_copy(const struct engine_options *from, struct engine_option
     ret->platform = xstrdup(from->platform);
     ret->shell = xstrdup(from->shell);
     ret->state_dir = xstrdup(from->state_dir);
-    ret->run_flags = copy_list(from->run_flags);
+    ret->run_flags = from->run_flags ? strv_copy(from->run_flags) : NULL;
 }
 
 static void free_string(const char *s)
@@ -47,8 +33,5 @@ void engine_options_done(struct engine_options *o)
     free_string(o->platform);
     free_string(o->shell);
     free_string(o->state_dir);
-    char **flags = (char **)(uintptr_t)o->run_flags;
-    for (char **flag = flags; flag && *flag; flag++)
-        free(*flag);
-    free(flags);
+    strv_free((char **)(uintptr_t)o->run_flags);
 }

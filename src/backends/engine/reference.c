@@ -11,7 +11,6 @@
 #include "base/macros.h"
 #include "base/str.h"
 
-#define HUB "docker.io"
 #define HUB_OLD "index.docker.io"
 #define HUB_OFFICIAL "library/" /* before a path of one component */
 #define ID_DIGITS 64            /* of an image's id */
@@ -147,7 +146,7 @@ static bool looks_like_host(struct span s)
 
 static int parse_name(const char *text, struct span name, struct reference *r, struct error *err)
 {
-    struct span path = name, host = {HUB, strlen(HUB)};
+    struct span path = name, host = {REFERENCE_HUB, strlen(REFERENCE_HUB)};
     if (memchr(name.at, '/', name.len)) {
         struct span rest = name, first = next_part(&rest, '/');
         if (looks_like_host(first)) {
@@ -163,8 +162,8 @@ static int parse_name(const char *text, struct span name, struct reference *r, s
         return invalid(err, text, "the registry's name is too long; at most 255 bytes");
     snprintf(r->registry, sizeof(r->registry), "%.*s", (int)host.len, host.at);
     if (strcmp(r->registry, HUB_OLD) == 0)
-        strcpy(r->registry, HUB);
-    bool official = strcmp(r->registry, HUB) == 0 && !memchr(path.at, '/', path.len);
+        strcpy(r->registry, REFERENCE_HUB);
+    bool official = strcmp(r->registry, REFERENCE_HUB) == 0 && !memchr(path.at, '/', path.len);
     return parse_path(text, path, official, r, err);
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 
 #define REFERENCE_MAX 512
+#define REFERENCE_HUB "docker.io" /* the registry of what names none */
 
 struct reference {
     char registry[256];       /* "docker.io" where none is named */

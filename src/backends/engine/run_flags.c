@@ -14,7 +14,6 @@
 #include "base/str.h"
 #include "base/utf8.h"
 
-#define ASKED "--docker-run-flag: "
 #define HOST "HostConfig."
 #define NO_LIMIT INT64_MAX
 #define MEMORY_LEAST (6 * MIB) /* of engines */

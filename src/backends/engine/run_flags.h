@@ -16,7 +16,7 @@
  *
  * Where `body` has a default of ours, a flag stands to it as follows:
  * - capabilities: --cap-add adds to those of `body`, --cap-drop takes away from them (ALL: every one), and
- * what is both added and dropped is there, as the engine has it; --cap-add ALL is all but what is dropped.
+ *   what is both added and dropped is there, as the engine has it; --cap-add ALL is all but what is dropped.
  * - --privileged drops the list of capabilities and no-new-privileges, unless a flag asks for that one, too.
  * - --security-opt no-new-privileges=false takes it back alone.
  * - --memory without --memory-swap: still no swap, as far as `body` forbids it.

@@ -374,16 +374,14 @@ static int join_first(json_t *network, json_t *first, struct error *err)
     const char *name = json_get_string(network, "Name"), *member, *key;
     json_t *value;
     if (json_object_size(first) > 0 && !is_user_defined(name))
-        return error_set(
-            err, ERR_INVALID,
-            "--docker-run-flag: --ip, --ip6, --link-local-ip and --network-alias need --network with a "
-            "network of your own; '%s' has none of these",
-            name);
+        return error_set(err, ERR_INVALID,
+                         ASKED "--ip, --ip6, --link-local-ip and --network-alias need --network with a "
+                               "network of your own; '%s' has none of these",
+                         name);
     json_t *endpoint = run_place(network, "Endpoint.", &member);
     json_object_foreach (first, key, value) {
         if (json_object_get(endpoint, key))
-            return error_set(err, ERR_INVALID, "--docker-run-flag: %s of the network '%s' is there twice",
-                             key, name);
+            return error_set(err, ERR_INVALID, ASKED "%s of the network '%s' is there twice", key, name);
         json_object_set(endpoint, key, value);
     }
     return 0;
@@ -429,7 +427,7 @@ int run_settle_networks(struct run *r, struct error *err)
     }
     if (modes > 0 && modes < count)
         return error_set(err, ERR_INVALID,
-                         "--docker-run-flag: a container can't join networks of its own and a mode "
-                         "such as bridge, host or none at once");
+                         ASKED "a container can't join networks of its own and a mode "
+                               "such as bridge, host or none at once");
     return 0;
 }

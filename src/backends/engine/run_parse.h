@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 
+#define ASKED "--docker-run-flag: " /* before a message that names its flag itself */
+
 struct run {
     json_t *body;  /* borrowed */
     json_t *given; /* flag -> list of its values, in order */
@@ -51,9 +53,6 @@ int run_settle(struct run *r, struct error *err);
 
 /* The values of a flag that were given; NULL: none. */
 const json_t *run_given(const struct run *r, const char *flag);
-/* The last one. */
-const char *run_given_last(const struct run *r, const char *flag);
-bool run_given_true(const struct run *r, const char *flag);
 
 /* The object that has the last member of a path such as "HostConfig.LogConfig.Type"; objects on the way are
  * made. */

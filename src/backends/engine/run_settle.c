@@ -16,8 +16,6 @@
 #include "base/str.h"
 #include "base/utf8.h"
 
-#define ASKED "--docker-run-flag: " /* before a message that names its flag itself */
-
 /* Of labels that say which computer a container is. */
 #define OWN_LABELS "kilntainers"
 
@@ -26,16 +24,17 @@ const json_t *run_given(const struct run *r, const char *flag)
     return json_object_get(r->given, flag);
 }
 
-const char *run_given_last(const struct run *r, const char *flag)
+/* The last one. */
+static const char *given_last(const struct run *r, const char *flag)
 {
     const json_t *values = run_given(r, flag);
     size_t n = json_array_size(values);
     return n > 0 ? json_string_value(json_array_get(values, n - 1)) : NULL;
 }
 
-bool run_given_true(const struct run *r, const char *flag)
+static bool given_true(const struct run *r, const char *flag)
 {
-    const char *last = run_given_last(r, flag);
+    const char *last = given_last(r, flag);
     bool on = false;
     return last && run_parse_bool(last, &on) && on;
 }
@@ -263,7 +262,7 @@ static int put_security(struct run *r, const char *value, struct error *err)
 
 static int settle_security(struct run *r, struct error *err)
 {
-    if (run_given_true(r, "privileged")) {
+    if (given_true(r, "privileged")) {
         remove_no_new_privileges(r);
         json_object_del(json_object_get(r->body, "HostConfig"), "CapAdd");
         json_object_del(json_object_get(r->body, "HostConfig"), "CapDrop");
@@ -319,7 +318,7 @@ static int settle_log(struct run *r, struct error *err)
 {
     if (!run_given(r, "log-opt"))
         return 0;
-    const char *driver = run_given_last(r, "log-driver");
+    const char *driver = given_last(r, "log-driver");
     if (driver && strcmp(driver, "none") == 0)
         return error_set(err, ERR_INVALID, ASKED "--log-opt has no meaning with --log-driver none");
     if (!driver)
@@ -331,12 +330,12 @@ static int settle_health(struct run *r, struct error *err)
 {
     static const char *const settings[] = {"health-cmd",          "health-interval",       "health-timeout",
                                            "health-start-period", "health-start-interval", "health-retries"};
-    bool off = run_given_true(r, "no-healthcheck"), any = false;
+    bool off = given_true(r, "no-healthcheck"), any = false;
     for (size_t i = 0; i < ARRAY_LEN(settings); i++)
         any = any || run_given(r, settings[i]);
     if (off && any)
         return error_set(err, ERR_INVALID, ASKED "--no-healthcheck contradicts the other --health-* flags");
-    const char *command = run_given_last(r, "health-cmd");
+    const char *command = given_last(r, "health-cmd");
     if (command && *command)
         run_put(r->body, "Healthcheck.Test", json_pack("[s, s]", "CMD-SHELL", command));
     else if (off)
@@ -348,7 +347,7 @@ static int settle_health(struct run *r, struct error *err)
 
 static void settle_entrypoint(struct run *r)
 {
-    const char *entrypoint = run_given_last(r, "entrypoint");
+    const char *entrypoint = given_last(r, "entrypoint");
     if (!entrypoint || !*entrypoint)
         return;
     _cleanup_(cleanup_json_decref) json_t *command = json_incref(json_object_get(r->body, "Entrypoint"));
