@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#define OLDEST 0x074200 /* 7.66 brought curl_multi_poll() */
 #define INSTALL "install libcurl 7.66 or newer (Debian and Ubuntu: apt-get install libcurl3-gnutls)"
 
 struct curl_library libcurl;
@@ -25,6 +24,7 @@ static const struct {
 #undef CURL_ROW
 };
 
+/* The newest of them, curl_multi_poll(), came with 7.66. */
 static int find_functions(void *library)
 {
     for (size_t i = 0; i < ARRAY_LEN(functions); i++) {
@@ -49,10 +49,7 @@ static void load(void)
     }
     if (find_functions(library) < 0)
         return;
-    if (libcurl.version_info(CURLVERSION_NOW)->version_num < OLDEST)
-        error_set(&failure, ERR_UNAVAILABLE, "libcurl %s is too old; " INSTALL,
-                  libcurl.version_info(CURLVERSION_NOW)->version);
-    else if (libcurl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+    if (libcurl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         error_set(&failure, ERR_UNAVAILABLE, "libcurl can't be initialised");
 }
 

@@ -9,7 +9,6 @@
 
 #define CURL_FUNCTIONS(X)                                                                                    \
     X(global_init)                                                                                           \
-    X(version_info)                                                                                          \
     X(easy_init)                                                                                             \
     X(easy_cleanup)                                                                                          \
     X(easy_setopt)                                                                                           \

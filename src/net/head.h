@@ -1,6 +1,5 @@
-/* The head of an answer, line by line: status line, headers, an empty line. Shared by requests, whose lines
- * libcurl finds, and by upgrades, which read for themselves. Strict: what RFC 9112 doesn't allow is refused.
- */
+/* The head of an answer, line by line: status line, headers, an empty line. Strict: what RFC 9112 doesn't
+ * allow is refused. */
 #pragma once
 
 #include <stdbool.h>
