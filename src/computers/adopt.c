@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/random.h"
 
 static struct computer_spec spec_of(const struct backend_found *f)
 {

@@ -145,6 +145,9 @@ void record_begin(const struct computers *c, const char *principal, const char *
 /* As the backend is told of it. folder: its path, or NULL. */
 struct computer_spec spec_of_record(const struct record *r, const char *folder);
 
+/* Brings back what c->folder and c->record describe. */
+int computer_attach(struct computer *c, const struct owner *self, const struct wait *wait, struct error *err);
+
 /* spare.c: one that is there for this principal; all NULL if there is none. */
 struct spare spares_take(struct computers *c, const char *principal);
 /* Makes the computer of it, which it is then. 1: somebody took the id meanwhile; -1: the spare was no good.
@@ -152,9 +155,6 @@ struct spare spares_take(struct computers *c, const char *principal);
 int spare_use(struct computer *c, struct spare *spare, const struct owner *self);
 /* Removes what was made ahead, unless a session is open that may need it. */
 void spares_drop(struct computers *c);
-
-/* Brings back what c->folder and c->record describe. */
-int computer_attach(struct computer *c, const struct owner *self, const struct wait *wait, struct error *err);
 
 /* What there is under an id. CHANGED: look again. */
 enum found { FOUND_ATTACHED, FOUND_NOTHING, FOUND_CHANGED, FOUND_TAKEN, FOUND_ERROR };
