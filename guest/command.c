@@ -28,6 +28,7 @@
 #include "guest/sys.h"
 
 #define REAPERS_MAX 1024 /* of commands and of what they have left running */
+#define FILES_EACH 4     /* of our limit: poll(2) fails with more entries than that */
 #define DRAIN_GRACE_NS (250 * NS_PER_MS)
 #define DRAIN_BYTES (1U << 20) /* read in that time */
 #define KILL_AGAIN_NS (50 * NS_PER_MS)
@@ -57,7 +58,7 @@ static struct {
     struct rlimit nofile;
     int reports;
     struct command commands[SERVE_COMMANDS_MAX];
-    unsigned count;
+    unsigned count, most;
     pid_t reapers[REAPERS_MAX];
     unsigned reaper_count;
     bool strays; /* processes of a killed reaper may live */
@@ -75,9 +76,10 @@ void commands_set_up(const struct serve_config *config, const struct rlimit *nof
 {
     all.config = config;
     all.nofile = *nofile;
-    rlim_t most = config->nofile;
-    if (most > 0)
-        all.nofile.rlim_cur = all.nofile.rlim_max = most < nofile->rlim_max ? most : nofile->rlim_max;
+    rlim_t wanted = config->nofile, polled = nofile->rlim_max / FILES_EACH;
+    if (wanted > 0)
+        all.nofile.rlim_cur = all.nofile.rlim_max = wanted < nofile->rlim_max ? wanted : nofile->rlim_max;
+    all.most = polled < SERVE_COMMANDS_MAX ? (unsigned)polled : SERVE_COMMANDS_MAX;
 }
 
 /* --- starting --- */
@@ -124,7 +126,7 @@ int commands_run(struct frame *frame)
     struct request_run request;
     if (!all.config || find_command(id))
         return -1;
-    if (all.count == SERVE_COMMANDS_MAX || all.reaper_count == REAPERS_MAX)
+    if (all.count >= all.most || all.reaper_count == REAPERS_MAX)
         refuse(id, GUEST_STAGE_REQUEST, EAGAIN);
     else if (!frame->body)
         refuse(id, GUEST_STAGE_FORK, ENOMEM);

@@ -358,6 +358,24 @@ static void test_too_many_at_once_are_refused(void **state)
     expect_ran(stream_shell(&s, "true"), 0);
 }
 
+/* With few files poll(2) refuses a long list: nobody would be heard any more. */
+static void test_few_files_mean_few_at_once(void **state)
+{
+    static const char *const prefix[] = {"prlimit", "--nofile=64", NULL};
+    struct stream few = stream_open(&(struct stream_options){.prefix = prefix, .flags = SERVE_DIES});
+    uint32_t ids[40];
+    unsigned killed = 0;
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++)
+        ids[i] = stream_run(&few, &(struct run){.shell = "exec sleep 1000"});
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++)
+        stream_send(&few, SERVE_KILL, ids[i], NULL, 0);
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++)
+        killed += stream_wait(&few, ids[i])->end.killed;
+    assert_in_range(killed, 1, 16);
+    expect_ran(stream_shell(&few, "true"), 0);
+    assert_int_equal(stream_close(&few), 0);
+}
+
 static void test_background_processes_are_listed_and_live_on(void **state)
 {
     const struct heard *h = stream_shell(&s, "sleep 1000 & echo $!");
@@ -463,6 +481,7 @@ int main(void)
         TEST(test_a_server_that_does_not_read_holds_up_the_command_only),
         TEST(test_many_at_once),
         TEST(test_too_many_at_once_are_refused),
+        TEST(test_few_files_mean_few_at_once),
         TEST(test_background_processes_are_listed_and_live_on),
         TEST(test_a_kill_takes_all_of_one_command),
         TEST(test_a_process_that_closes_its_output_is_still_awaited),
