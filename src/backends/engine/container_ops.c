@@ -1,5 +1,4 @@
 /* Calls of the engine about one container. Each is one request, or one with what its answer asks for. */
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,12 @@
 #define STOP_TIMEOUT_NS (10 * NSEC_PER_SEC)
 #define REMOVE_TIMEOUT_NS (20 * NSEC_PER_SEC)
 #define TAR_BLOCK 512
+
+bool container_is_id(const char *id)
+{
+    size_t n = id ? strspn(id, "0123456789abcdef") : 0;
+    return n > 0 && n < CONTAINER_ID_SIZE && !id[n];
+}
 
 int container_look(struct engine *e, const char *name, const struct wait *wait, struct container_look *ret,
                    struct error *err)
@@ -102,7 +107,7 @@ int container_exec_guest(struct engine *e, const char *container, const struct w
     if (engine_call(e, "POST", path, body, wait, &made, err) < 0)
         return -1;
     const char *id = json_get_string(made, "Id");
-    if (!id || strspn(id, "0123456789abcdef") != strlen(id))
+    if (!container_is_id(id))
         return error_set(err, ERR_UNAVAILABLE, "%s gave no id for what it is to run", engine_name(e));
     _cleanup_(cleanup_free) char *start = xasprintf("/exec/%s/start", id);
     _cleanup_(cleanup_json_decref) json_t *how = json_pack("{s:b, s:b}", "Detach", 0, "Tty", 0);

@@ -270,7 +270,7 @@ static int make_container(struct engine_instance *i, const struct computer_spec 
         snprintf(i->firewall, sizeof(i->firewall), "%s", plan.no_firewall);
     note_limits(i, plan.body);
     const char *id = json_get_string(made, "Id");
-    if (!id || strlen(id) >= sizeof(i->container) || strspn(id, "0123456789abcdef") != strlen(id))
+    if (!container_is_id(id))
         return error_set(err, ERR_UNAVAILABLE, "%s gave the container no id", engine_name(i->engine));
     snprintf(i->container, sizeof(i->container), "%s", id);
     return 0;
@@ -454,7 +454,7 @@ int engine_instance_attach(struct backend *backend, const struct computer_spec *
         return -1;
     _cleanup_(cleanup_json_decref) json_t *inspect = look.inspect;
     const char *id = json_get_string(inspect, "Id");
-    if (look.state == CONTAINER_ABSENT || !id)
+    if (look.state == CONTAINER_ABSENT || !container_is_id(id))
         return absent(e, data, container ? container : name, err);
     struct engine_instance *i = instance_new(b, e, spec->id, spec->temporary);
     snprintf(i->container, sizeof(i->container), "%s", id);

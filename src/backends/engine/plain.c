@@ -39,7 +39,7 @@ struct plain {
     struct list node; /* in the instance's list, once there is a stream */
     struct engine_instance *i;
     const struct exec_request *request;
-    char exec[80]; /* the engine's id of it */
+    char exec[CONTAINER_ID_SIZE]; /* the engine's id of it */
     char mark[RANDOM_HEX_SIZE(16)];
     struct http_stream *stream;
     bool open; /* more may come */
@@ -114,7 +114,7 @@ static int make_exec(struct plain *p, const json_t *body, struct error *err)
     if (engine_call(p->i->engine, "POST", path, body, &p->request->wait, &made, err) < 0)
         return -1;
     const char *id = json_get_string(made, "Id");
-    if (!id || strlen(id) >= sizeof(p->exec) || strspn(id, "0123456789abcdef") != strlen(id))
+    if (!container_is_id(id))
         return error_set(err, ERR_UNAVAILABLE, "%s gave no id for the command", engine_name(p->i->engine));
     snprintf(p->exec, sizeof(p->exec), "%s", id);
     return 0;

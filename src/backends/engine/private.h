@@ -10,6 +10,8 @@
 #include "base/attempt.h"
 #include "base/list.h"
 
+#define CONTAINER_ID_SIZE 80
+
 struct engine_backend {
     struct backend base;
     struct engine_options options; /* its strings are ours */
@@ -36,7 +38,7 @@ struct engine_instance {
     struct engine_backend *backend;
     struct engine *engine;
     char id[LIMIT_COMPUTER_ID_BYTES + 1];
-    char container[80]; /* its id, hexadecimal */
+    char container[CONTAINER_ID_SIZE]; /* its id */
     char image[REFERENCE_MAX];
     bool temporary;
     bool foreign; /* made by another program: nothing of ours is in it but what runs */
@@ -114,6 +116,9 @@ int engine_settle(struct backend *b, const struct computer_spec *spec, const jso
 
 enum container_state { CONTAINER_ABSENT, CONTAINER_STOPPED, CONTAINER_RUNNING, CONTAINER_PAUSED };
 #define CONTAINER_GUEST_PATH "/.sandbox-guest"
+/* Whether an engine's id of a container or an exec is one: hexadecimal, so it goes into a path as it is. NULL
+ * is none. */
+bool container_is_id(const char *id);
 struct container_look {
     enum container_state state;
     bool oom_killed;
