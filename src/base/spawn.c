@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -94,6 +95,17 @@ int spawn(const struct spawn_request *request, pid_t *ret_pid, int *ret_pidfd, s
         *ret_pidfd = pidfd;
     *ret_pid = pid;
     return 0;
+}
+
+void spawn_end(int pidfd, int patience_ms)
+{
+    struct pollfd p = {.fd = pidfd, .events = POLLIN};
+    siginfo_t info;
+    pidfd_send_signal(pidfd, SIGTERM, NULL, 0);
+    if (poll(&p, 1, patience_ms) <= 0)
+        pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
+    while (waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED) < 0 && errno == EINTR)
+        ;
 }
 
 char *spawn_find(const char *name)

@@ -17,6 +17,8 @@ struct spawn_request {
 /* The child has a session of its own, default signal actions and an empty mask. ret_pidfd (may be NULL) is
  * close-on-exec. */
 int spawn(const struct spawn_request *request, pid_t *ret_pid, int *ret_pidfd, struct error *err);
+/* Asks a child to end (SIGTERM), ends it if it hasn't after so long, and collects it. */
+void spawn_end(int pidfd, int patience_ms);
 /* The first program of that name (without a slash) in PATH's absolute folders, malloced; NULL: there is none.
  */
 char *spawn_find(const char *name);

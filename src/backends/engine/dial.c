@@ -15,9 +15,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "backends/engine/contact.h"
@@ -155,21 +153,11 @@ static void watch(struct connection *c)
     }
 }
 
-static void end_child(const struct connection *c)
-{
-    struct pollfd p = {.fd = c->pidfd, .events = POLLIN};
-    pidfd_send_signal(c->pidfd, SIGTERM, NULL, 0);
-    if (poll(&p, 1, END_TIMEOUT_MS) <= 0)
-        pidfd_send_signal(c->pidfd, SIGKILL, NULL, 0);
-    siginfo_t info;
-    waitid(P_PIDFD, (id_t)c->pidfd, &info, WEXITED);
-}
-
 static void *keep(void *arg)
 {
     struct connection *c = arg;
     watch(c);
-    end_child(c);
+    spawn_end(c->pidfd, END_TIMEOUT_MS);
     listen_to(c);
     /* Not just closed: a program that ssh left behind, such as a shared connection's, may hold a copy. */
     shutdown(c->far, SHUT_RDWR);
@@ -245,7 +233,7 @@ static struct connection *connection_new(struct dialer *d, int *ret_near, struct
         failed = start_keeper(c);
         if (failed) {
             error_errno(err, ERR_LIMIT, failed, "start a thread for ssh");
-            end_child(c);
+            spawn_end(c->pidfd, END_TIMEOUT_MS);
             atomic_fetch_sub(&c->refs, 1);
         }
     }

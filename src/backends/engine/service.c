@@ -11,14 +11,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "backends/engine/contact.h"
@@ -32,7 +29,7 @@
 
 #define IDLE_SECONDS "10"
 #define START_TIMEOUT_NS (60 * NSEC_PER_SEC)
-#define END_TIMEOUT_MS 3000
+#define END_TIMEOUT_MS 1000 /* the server's own end waits for it */
 #define FIRST_TRY_NS (5 * NSEC_PER_MSEC)
 #define LAST_TRY_NS (200 * NSEC_PER_MSEC)
 #define SAID_MAX 4096
@@ -122,16 +119,6 @@ static int start_process(struct service *s, const char *program, struct error *e
     return spawn(&request, &pid, &s->pidfd, err);
 }
 
-static void end_process(struct service *s)
-{
-    struct pollfd p = {.fd = s->pidfd, .events = POLLIN};
-    pidfd_send_signal(s->pidfd, SIGTERM, NULL, 0);
-    if (poll(&p, 1, END_TIMEOUT_MS) <= 0)
-        pidfd_send_signal(s->pidfd, SIGKILL, NULL, 0);
-    siginfo_t info;
-    waitid(P_PIDFD, (id_t)s->pidfd, &info, WEXITED);
-}
-
 /* There is no event for "it listens now", so a connect is tried again and again, less and less often; the
  * wait between is for the process's end. */
 static int await_socket(struct service *s, const struct wait *wait, struct error *err)
@@ -200,7 +187,7 @@ struct service *service_stop(struct service *s)
         return NULL;
     fd_close(s->held);
     if (s->pidfd >= 0)
-        end_process(s);
+        spawn_end(s->pidfd, END_TIMEOUT_MS);
     fd_close(s->pidfd);
     fd_close(s->said);
     if (s->folder)
