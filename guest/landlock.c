@@ -9,7 +9,8 @@
  *
  * What the computer sees of files is the mount namespace's business: rules for paths would double it, and be
  * looked up at every open. Those handled here are looked up only when a node is made, or a file changes its
- * folder; that there are any costs about one part in a hundred where files are opened and made all the time. */
+ * folder; that there are any costs about one part in a hundred where files are opened and made all the time.
+ */
 #include "guest/landlock.h"
 
 #include <errno.h>

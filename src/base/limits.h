@@ -45,9 +45,9 @@
 #define LIMIT_COMPUTERS 10000 /* per server */
 #define LIMIT_RECORD_BYTES (64 * KIB)
 #define TOMBSTONE_SECONDS (24 * 3600)
-#define LIMIT_PULL_SECONDS 1800       /* one image, whoever waits for it */
-#define LIMIT_PULL_STALL_SECONDS 60   /* without a byte of it */
-#define CREATE_SECONDS 60 /* for making or attaching one, beside the command's own timeout */
+#define LIMIT_PULL_SECONDS 1800     /* one image, whoever waits for it */
+#define LIMIT_PULL_STALL_SECONDS 60 /* without a byte of it */
+#define CREATE_SECONDS 60           /* for making or attaching one, beside the command's own timeout */
 
 /* threads and logs */
 #define LIMIT_QUEUED_CALLS 4096 /* waiting for a thread, all principals */

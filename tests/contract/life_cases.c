@@ -279,8 +279,7 @@ static void hostile_files_are_removed(struct contract *t)
     struct contract_computer c;
     computer_make(t, &c, true);
     free(must_shell(
-        &c,
-        "mkdir -p deep && cd deep && i=0 && while test $i -lt 90; do mkdir d && cd d; i=$((i+1)); done"));
+        &c, "mkdir -p deep && cd deep && i=0 && while test $i -lt 90; do mkdir d && cd d; i=$((i+1)); done"));
     free(must_shell(
         &c, "ln -s /etc/passwd link; mkfifo fifo; mkdir closed; touch closed/file; chmod 000 closed"));
     computer_remove(&c);
