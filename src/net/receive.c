@@ -1,7 +1,7 @@
 /* The second half of an exchange: the answer. */
-#include <ctype.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "net/exchange.h"
@@ -157,16 +157,9 @@ static int read_to_end(struct exchange *x, struct error *err)
 /* "1a\r\n" or "1a;extension\r\n". -1: it is none. */
 static int64_t chunk_size(const char *line)
 {
-    int64_t size = 0;
-    int i = 0;
-    for (; isxdigit((unsigned char)line[i]); i++) {
-        if (i == CHUNK_DIGITS_MAX)
-            return -1;
-        int digit = isdigit((unsigned char)line[i]) ? line[i] - '0' : tolower(line[i]) - 'a' + 10;
-        size = size * 16 + digit;
-    }
-    bool ends = line[i] == '\r' || line[i] == '\n' || line[i] == ';';
-    return i > 0 && ends ? size : -1;
+    size_t digits = strspn(line, "0123456789abcdefABCDEF");
+    bool ends = line[digits] == '\r' || line[digits] == '\n' || line[digits] == ';';
+    return ends && digits > 0 && digits <= CHUNK_DIGITS_MAX ? strtoll(line, NULL, 16) : -1;
 }
 
 static int read_chunk_size(struct exchange *x, int64_t *ret, struct error *err)

@@ -27,7 +27,7 @@
 #include "base/spawn.h"
 #include "base/str.h"
 
-#define IDLE_SECONDS "10"
+#define IDLE_OPTION "--time=10" /* seconds */
 #define START_TIMEOUT_NS (60 * NSEC_PER_SEC)
 #define END_TIMEOUT_MS 1000 /* the server's own end waits for it */
 #define FIRST_TRY_NS (5 * NSEC_PER_MSEC)
@@ -110,8 +110,7 @@ static int start_process(struct service *s, const char *program, struct error *e
 {
     _cleanup_(cleanup_free) char *url = xasprintf("unix://%s", s->socket);
     _cleanup_(cleanup_free) char **env = environment(); /* the strings are not ours */
-    const char *const argv[] = {
-        program, "--log-level=error", "system", "service", "--time=" IDLE_SECONDS, url, NULL};
+    const char *const argv[] = {program, "--log-level=error", "system", "service", IDLE_OPTION, url, NULL};
     const int fds[] = {-1, s->said, s->said};
     const struct spawn_request request = {
         .path = program, .argv = (char *const *)argv, .env = env, .fds = fds, .fd_count = ARRAY_LEN(fds)};
