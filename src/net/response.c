@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/str.h"
 #include "net/http.h"
 
 void http_response_done(struct http_response *r)

@@ -1,9 +1,7 @@
 /* Calls of the engine about one container. Each is one request, or one with what its answer asks for. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "backends/engine/container.h"
 #include "backends/engine/podman.h"
 #include "backends/engine/private.h"
 #include "backends/native/image.h"

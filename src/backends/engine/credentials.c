@@ -25,7 +25,6 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/spawn.h"
-#include "base/str.h"
 
 #define HUB_URL "https://index.docker.io/v1/" /* what docker(1) calls it in files and to helpers */
 #define TOKEN_USER "<token>"                  /* the secret is an identity token */

@@ -14,7 +14,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

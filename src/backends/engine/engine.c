@@ -2,9 +2,7 @@
 #include "backends/engine/engine.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "backends/engine/container.h"
 #include "backends/engine/private.h"
 #include "backends/engine/run_flags.h"
 #include "base/clock.h"

@@ -1,6 +1,5 @@
 /* Containers that are computers, as the engine knows them by their labels, whoever made them. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backends/engine/container.h"

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "base/macros.h"
-
 void frames_init(struct frames *f, bool multiplexed)
 {
     *f = (struct frames){

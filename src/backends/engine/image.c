@@ -2,7 +2,6 @@
 #include "backends/engine/image.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backends/engine/pull.h"

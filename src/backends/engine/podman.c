@@ -1,6 +1,5 @@
 #include "backends/engine/podman.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"

@@ -4,7 +4,7 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"

@@ -3,7 +3,6 @@
 #include "backends/engine/run_parse.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

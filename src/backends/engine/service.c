@@ -21,7 +21,6 @@
 #include "backends/engine/contact.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/limits.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/spawn.h"
