@@ -151,11 +151,13 @@ static void read_frames(int64_t now)
 
 /* --- loop --- */
 
+/* As the first process we are stopped by the engine, from outside, which has no number here. What a command
+ * sends has one. */
 static void read_signals(void)
 {
     struct signalfd_siginfo info;
     while (read(FD_SIGNALS, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        if (info.ssi_signo == SIGCHLD)
+        if (info.ssi_signo == SIGCHLD || (serve.first && info.ssi_pid != 0))
             continue;
         if (serve.first)
             _exit(0);
