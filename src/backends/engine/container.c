@@ -165,6 +165,9 @@ static void decide_firewall(const struct container_options *o, struct container 
         c->no_firewall = "the network namespace is not the computer's own";
     } else if (!o->guest) {
         c->no_firewall = "the guest program can't run in this container";
+    } else if (o->outlives) {
+        /* What the engine starts in a container has all of its capabilities. */
+        c->no_firewall = "it has to run on when the server ends (--on-exit keep)";
     } else if (!is_root(user_of(o, c))) {
         c->no_firewall = "the container's user is not root";
     } else if (json_is_true(json_object_get(host, "Privileged")) || has_string(added, "ALL") ||

@@ -36,6 +36,7 @@ struct container_options {
     char *const *image_env;             /* what the image sets, as far as it is known */
     const char *image_user;             /* the image's; NULL or "": root, as far as it is known */
     bool network;
+    bool outlives;              /* it runs on without us, and our program is started in it anew */
     int64_t memory_bytes, pids; /* 0: no limit */
     double cpus;                /* 0: no limit */
     char *const *run_flags;

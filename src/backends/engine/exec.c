@@ -79,6 +79,12 @@ static int make_link(struct engine_instance *i, const struct wait *wait, struct 
     if (engine_instance_enter(i, wait, ret, &why) == 0)
         return 0;
     const bool stopped = why.code == ERR_TIMEOUT || why.code == ERR_CANCELLED || why.code == ERR_DELETED;
+    if (why.code == ERR_GONE) { /* it is ended, and started again by whoever asks next */
+        pthread_mutex_lock(&i->lock);
+        i->ended = true;
+        pthread_mutex_unlock(&i->lock);
+        return error_set(err, ERR_GONE, "%s", why.msg);
+    }
     return error_set(err, stopped || why.code == ERR_LIMIT ? why.code : ERR_UNAVAILABLE, "%s", why.msg);
 }
 

@@ -113,21 +113,34 @@ static int start_attached(struct engine_instance *i, const struct wait *wait, st
     return greet(i, stream, true, wait, &i->link, err);
 }
 
+/* Our program would have every capability there that the container was made with. */
+static bool may_enter(const struct engine_instance *i)
+{
+    return !i->firewall_wanted;
+}
+
 int engine_instance_enter(struct engine_instance *i, const struct wait *wait, struct link **ret,
                           struct error *err)
 {
     struct http_stream *stream = NULL;
+    if (!may_enter(i))
+        return error_set(err, ERR_GONE, "the way to it was lost, and can't be made anew while it runs");
     if (put_guest(i, wait, err) < 0 || container_exec_guest(i->engine, i->container, wait, &stream, err) < 0)
         return -1;
     return greet(i, stream, false, wait, ret, err);
 }
 
-/* What keeps our program out: the image's architecture, a read-only or noexec root, a policy. Anything that
- * is about time or the engine itself isn't that. */
+/* What keeps our program out: the image's architecture, a read-only or noexec root, a policy. Only what says
+ * so counts: a computer without our program is a weaker one, and is never had because of something passing.
+ */
 static bool is_kept_out(const struct error *err)
 {
-    return err->code != ERR_TIMEOUT && err->code != ERR_CANCELLED && err->code != ERR_DELETED &&
-           err->code != ERR_LIMIT;
+    static const char *const words[] = {"exec format error", "permission denied", "Permission denied",
+                                        "read-only",         "read only",         "operation not permitted"};
+    for (size_t n = 0; n < ARRAY_LEN(words); n++)
+        if (strstr(err->msg, words[n]))
+            return true;
+    return err->code == ERR_UNSUPPORTED;
 }
 
 static void use_exec(struct engine_instance *i, const struct error *why)
@@ -201,6 +214,7 @@ static int plan_container(const struct engine_instance *i, const struct computer
         .image_env = image_env,
         .image_user = image->user,
         .network = b->options.network,
+        .outlives = b->options.keep_running && !spec->temporary,
         .memory_bytes = engine_memory(b, i->engine),
         .pids = engine_pids(b),
         .cpus = b->options.cpus,
@@ -263,7 +277,10 @@ static int make_container(struct engine_instance *i, const struct computer_spec 
     _cleanup_(cleanup_free) char *path = xasprintf("/containers/create?name=%s%s%s", plan.name,
                                                    platform ? "&platform=" : "", platform ? platform : "");
     podman_adapt_create(i->engine, plan.body);
-    if (create_named(i->engine, plan.name, path, plan.body, wait, &made, err) < 0)
+    /* The engine would go on with what we gave up, and nobody would know of it. */
+    const struct wait firm = {.deadline = clock_deadline_after(CREATE_SECONDS)};
+    if (wait_check(wait, err) < 0 ||
+        create_named(i->engine, plan.name, path, plan.body, &firm, &made, err) < 0)
         return -1;
     i->firewall_wanted = plan.firewall;
     if (plan.no_firewall)
@@ -320,17 +337,29 @@ static int make_plain(struct engine_instance *i, const struct computer_spec *spe
                : container_start(i->engine, i->container, wait, err);
 }
 
+static bool is_passing(const struct error *why)
+{
+    return why->code == ERR_UNAVAILABLE || why->code == ERR_EXISTS;
+}
+
 static int make(struct engine_instance *i, const struct computer_spec *spec, const struct image *image,
                 const struct wait *wait, struct error *err)
 {
     struct error why = ERROR_INIT;
-    if (make_linked(i, spec, image, wait, &why) == 0)
-        return 0;
-    bool made = i->container[0] != '\0';
-    if (made || why.code != ERR_EXISTS)
-        discard(i, spec);
-    if (!made || !is_kept_out(&why))
-        return error_set(err, why.code, "%s", why.msg);
+    bool made, kept_out;
+    int tries = 0;
+    do {
+        why = (struct error)ERROR_INIT;
+        if (make_linked(i, spec, image, wait, &why) == 0)
+            return 0;
+        made = i->container[0] != '\0';
+        kept_out = made && is_kept_out(&why);
+        if (made || why.code != ERR_EXISTS)
+            discard(i, spec);
+        /* Engines that are busy refuse this and that. */
+    } while (made && !kept_out && is_passing(&why) && ++tries < START_TRIES);
+    if (!kept_out)
+        return error_set(err, made && why.code == ERR_EXISTS ? ERR_UNAVAILABLE : why.code, "%s", why.msg);
     struct error plain = ERROR_INIT;
     if (make_plain(i, spec, image, wait, &plain) < 0) {
         discard(i, spec);
@@ -355,7 +384,8 @@ int engine_instance_create(struct backend *backend, const struct computer_spec *
     }
     struct engine_instance *i = instance_new(b, e, spec->id, spec->temporary);
     snprintf(i->image, sizeof(i->image), "%s", b->image.text);
-    if (make(i, spec, &image, wait, err) < 0) {
+    const struct wait rest = wait_at_most(wait, clock_deadline_after(CREATE_SECONDS)); /* pulls may be long */
+    if (make(i, spec, &image, &rest, err) < 0) {
         instance_free(i);
         return -1;
     }
@@ -408,7 +438,7 @@ static int resume(struct engine_instance *i, const struct container_look *look, 
     const bool serves = runs_guest(look->inspect);
     const bool ours = label_of(look->inspect, LABEL_MODE) != NULL;
     enum container_state state = look->state;
-    if (state == CONTAINER_RUNNING && ours && !i->backend->options.keep_running) {
+    if (state == CONTAINER_RUNNING && ours && !(i->backend->options.keep_running && may_enter(i))) {
         /* Its server died: what still runs ends with it. */
         if (container_stop(i->engine, i->container, wait, err) < 0)
             return -1;

@@ -212,8 +212,10 @@ int reference_parse(const char *text, struct reference *ret, struct error *err)
 
     const char *at = strchr(text, '@');
     struct span name = {text, at ? (size_t)(at - text) : len};
-    const char *slash = memrchr(name.at, '/', name.len);
-    const char *last = slash ? slash + 1 : text;
+    const char *last = text;
+    for (const char *p = text; p < text + name.len; p++)
+        if (*p == '/')
+            last = p + 1;
     const char *colon = memchr(last, ':', (size_t)(name.at + name.len - last));
     struct span tag = {"latest", at ? 0 : strlen("latest")};
     if (colon) {
