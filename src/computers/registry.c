@@ -23,33 +23,31 @@ struct computers *computers_new(const struct computers_options *options)
     return c;
 }
 
-/* The next computer to clean up at the end; those in use are left: their calls may still run. */
-static struct computer *next_to_clean_locked(struct computers *c)
+/* What is to be cleaned up at the end; those in use are left: their calls may still run. */
+static size_t claim_all_locked(struct computers *c, struct computer **ret)
 {
     static const struct error END = {.code = ERR_CANCELLED, .msg = "the server has ended"};
-    size_t cursor = 0;
+    size_t count = 0, cursor = 0;
     void *value;
     while (map_next(c->by_name, &cursor, NULL, &value)) {
         struct computer *computer = value;
         computer_end_locked(computer, &END);
         if (computer_claim_locked(computer))
-            return computer;
+            ret[count++] = computer;
     }
-    return NULL;
+    return count;
 }
 
 struct computers *computers_free(struct computers *c)
 {
     if (!c)
         return NULL;
-    for (;;) {
-        pthread_mutex_lock(&c->lock);
-        struct computer *computer = next_to_clean_locked(c);
-        pthread_mutex_unlock(&c->lock);
-        if (!computer)
-            break;
-        computer_clean(computer);
-    }
+    pthread_mutex_lock(&c->lock);
+    struct computer **ending = xcalloc(map_count(c->by_name) + 1, sizeof(struct computer *));
+    size_t count = claim_all_locked(c, ending);
+    pthread_mutex_unlock(&c->lock);
+    computers_clean_all(ending, count);
+    free(ending);
     /* A call outlived its session's deadline and may still look here: the process is about to end. */
     if (c->sessions > 0 || map_count(c->by_name) > 0)
         return NULL;

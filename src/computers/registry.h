@@ -173,5 +173,7 @@ int reap_folder(struct computers *c, struct folder *folder, const struct record 
 int computers_await_reaper(struct computers *c, const struct wait *wait, struct error *err);
 
 /* session.c */
+/* computer_clean() of each, by several threads. */
+void computers_clean_all(struct computer **computers, size_t count);
 void session_forget_locked(struct computer_session *s, struct computer *c);
 void session_unref_locked(struct computer_session *s);

@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 
-#define CLEANERS_MAX 4 /* threads, the caller among them: most of a removal is waiting for the kernel */
+#define CLEANERS_MAX 8 /* threads, the caller among them: most of a removal is waiting for the kernel */
 #define COMPUTERS_PER_CLEANER 8 /* fewer are not worth a thread */
 
 static const struct error SESSION_ENDED = {.code = ERR_CANCELLED, .msg = "the session has ended"};
@@ -111,7 +111,7 @@ static void *clean_some(void *arg)
     return NULL;
 }
 
-static void clean_all(struct computer **computers, size_t count)
+void computers_clean_all(struct computer **computers, size_t count)
 {
     struct cleaning work = {.computers = computers, .count = count};
     pthread_t helpers[CLEANERS_MAX - 1];
@@ -182,7 +182,7 @@ int computer_session_end(struct computer_session *s, int64_t deadline, struct er
     struct computer **ending = xcalloc(map_count(s->by_id) + 1, sizeof(struct computer *));
     empty_locked(s, ending, &clean, &count);
     pthread_mutex_unlock(lock);
-    clean_all(ending, clean);
+    computers_clean_all(ending, clean);
     spares_drop(s->computers);
     pthread_mutex_lock(lock);
     for (size_t i = 0; i < count; i++) {
