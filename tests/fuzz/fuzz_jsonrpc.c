@@ -134,8 +134,9 @@ static void on_closed(void *arg, const char *left_behind)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct protocol *protocol =
-        protocol_new(&(struct protocol_options){.server_name = "fuzz", .server_version = "1"});
+    static char tools; /* only its address is used */
+    struct protocol *protocol = protocol_new(&(struct protocol_options){
+        .toolset = (struct toolset *)(void *)&tools, .server_name = "fuzz", .server_version = "1"});
     struct session *session = session_new(protocol, "local", &(struct session_sink){.send = on_send});
     const char *line = (const char *)data, *end = line + size;
     while (line < end) {
