@@ -199,3 +199,17 @@ test('a permanent computer is stopped at the end of its server', async (t) => {
     assert.equal((await inspect('keeper')).State.Running, false);
     assert.ok(fs.existsSync(path.join(server.stateDir, 'computers/local/keeper/record.json')));
 });
+
+test('a permanent computer that runs on is entered again, and no command ever has NET_ADMIN', async (t) => {
+    const options = { network: true, args: ['--on-exit', 'keep'] };
+    const first = await startServer(t, options);
+    const capabilities = /CapEff:\s+[0-9a-f]+[02468ace][0-9a-f]{3}\n/;
+    assert.match((await first.run('grep CapEff /proc/self/status; sleep 300 & true', { computer_id: 'keeper', temporary: false })).stdout, capabilities);
+    assert.match(first.stderr, /can reach metadata services/, 'what can not be closed is told');
+    await first.stop();
+    assert.equal((await inspect('keeper')).State.Running, true);
+    const second = await startServer(t, { ...options, stateDir: first.stateDir });
+    const { stdout } = await second.run('grep CapEff /proc/self/status; ps', { computer_id: 'keeper' });
+    assert.match(stdout, capabilities);
+    assert.match(stdout, /sleep 300/);
+});

@@ -71,20 +71,25 @@ int engine_instance_ask(struct engine_instance *i, struct error *err)
     return ended(i, &look, err);
 }
 
+/* There is no way in but from its beginning: it is ended, and started again by whoever asks next. */
+static int given_up(struct engine_instance *i, struct error *err)
+{
+    pthread_mutex_lock(&i->lock);
+    i->ended = true;
+    pthread_mutex_unlock(&i->lock);
+    return error_set(err, ERR_GONE, "the way to it was lost, and can't be made anew while it runs");
+}
+
 static int make_link(struct engine_instance *i, const struct wait *wait, struct link **ret, struct error *err)
 {
     if (engine_instance_ask(i, err) < 0)
         return -1;
+    if (!engine_instance_may_enter(i))
+        return given_up(i, err);
     struct error why = ERROR_INIT;
     if (engine_instance_enter(i, wait, ret, &why) == 0)
         return 0;
     const bool stopped = why.code == ERR_TIMEOUT || why.code == ERR_CANCELLED || why.code == ERR_DELETED;
-    if (why.code == ERR_GONE) { /* it is ended, and started again by whoever asks next */
-        pthread_mutex_lock(&i->lock);
-        i->ended = true;
-        pthread_mutex_unlock(&i->lock);
-        return error_set(err, ERR_GONE, "%s", why.msg);
-    }
     return error_set(err, stopped || why.code == ERR_LIMIT ? why.code : ERR_UNAVAILABLE, "%s", why.msg);
 }
 
@@ -134,6 +139,8 @@ static int lost(struct engine_instance *i, const struct error *why, struct error
         return error_set(err, ERR_GONE, "%s", why->msg);
     if (engine_instance_ask(i, err) < 0)
         return -1;
+    if (!engine_instance_may_enter(i))
+        return given_up(i, err);
     return error_set(err, ERR_UNAVAILABLE,
                      "the stream to the computer '%s' broke under the command, which may have been ended by "
                      "that; the computer itself runs, so try again",

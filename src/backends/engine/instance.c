@@ -19,7 +19,8 @@
 #include "base/mem.h"
 
 #define END_TIMEOUT_NS (30 * NSEC_PER_SEC)
-#define NAME_TIMEOUT_NS NSEC_PER_SEC /* from taking a name to being known by it */
+#define NAME_TIMEOUT_NS NSEC_PER_SEC       /* from taking a name to being known by it */
+#define LATE_TIMEOUT_NS (NSEC_PER_SEC / 2) /* the end of a server waits for it */
 #define START_TRIES 4
 #define SPOOL_DIR "/tmp/command-output" /* as in native computers */
 
@@ -113,8 +114,7 @@ static int start_attached(struct engine_instance *i, const struct wait *wait, st
     return greet(i, stream, true, wait, &i->link, err);
 }
 
-/* Our program would have every capability there that the container was made with. */
-static bool may_enter(const struct engine_instance *i)
+bool engine_instance_may_enter(const struct engine_instance *i)
 {
     return !i->firewall_wanted;
 }
@@ -123,8 +123,6 @@ int engine_instance_enter(struct engine_instance *i, const struct wait *wait, st
                           struct error *err)
 {
     struct http_stream *stream = NULL;
-    if (!may_enter(i))
-        return error_set(err, ERR_GONE, "the way to it was lost, and can't be made anew while it runs");
     if (put_guest(i, wait, err) < 0 || container_exec_guest(i->engine, i->container, wait, &stream, err) < 0)
         return -1;
     return greet(i, stream, false, wait, ret, err);
@@ -277,10 +275,7 @@ static int make_container(struct engine_instance *i, const struct computer_spec 
     _cleanup_(cleanup_free) char *path = xasprintf("/containers/create?name=%s%s%s", plan.name,
                                                    platform ? "&platform=" : "", platform ? platform : "");
     podman_adapt_create(i->engine, plan.body);
-    /* The engine would go on with what we gave up, and nobody would know of it. */
-    const struct wait firm = {.deadline = clock_deadline_after(CREATE_SECONDS)};
-    if (wait_check(wait, err) < 0 ||
-        create_named(i->engine, plan.name, path, plan.body, &firm, &made, err) < 0)
+    if (create_named(i->engine, plan.name, path, plan.body, wait, &made, err) < 0)
         return -1;
     i->firewall_wanted = plan.firewall;
     if (plan.no_firewall)
@@ -293,7 +288,7 @@ static int make_container(struct engine_instance *i, const struct computer_spec 
     return 0;
 }
 
-/* The container of that name, if it is of this very creation: another's is none of ours. */
+/* The container of that name, if it is of this very creation: another's is none of ours. 1: it was there. */
 static int remove_of_creation(struct engine *e, const struct computer_spec *spec, const struct wait *wait,
                               struct error *err)
 {
@@ -303,17 +298,32 @@ static int remove_of_creation(struct engine *e, const struct computer_spec *spec
         return -1;
     _cleanup_(cleanup_json_decref) json_t *inspect = look.inspect;
     const char *id = json_get_string(inspect, "Id");
-    bool ours = look.state != CONTAINER_ABSENT && id && is_of_creation(inspect, spec->key);
-    return ours ? container_remove(e, id, wait, err) : 0;
+    if (look.state == CONTAINER_ABSENT || !id || !is_of_creation(inspect, spec->key))
+        return 0;
+    return container_remove(e, id, wait, err) < 0 ? -1 : 1;
+}
+
+/* An engine goes on with what its client has given up: what it was to make may come yet. */
+static void remove_late_comer(struct engine *e, const struct computer_spec *spec)
+{
+    const struct wait patient = {.deadline = clock_now() + LATE_TIMEOUT_NS};
+    for (int ms = 20; remove_of_creation(e, spec, &patient, NULL) == 0; ms = ms < 500 ? ms * 2 : ms) {
+        const struct wait pause = wait_at_most(&patient, clock_now() + ms * NSEC_PER_MSEC);
+        wait_fd(-1, 0, &pause, NULL, NULL);
+        if (wait_check(&patient, NULL) < 0)
+            return;
+    }
 }
 
 /* Nothing is left of a creation that failed, also when the engine's answer to it was lost. */
-static void discard(struct engine_instance *i, const struct computer_spec *spec)
+static void discard(struct engine_instance *i, const struct computer_spec *spec, enum error_code why)
 {
     const struct wait bounded = {.deadline = clock_now() + END_TIMEOUT_NS};
     link_unref(TAKE_PTR(i->link));
     if (i->container[0])
         container_remove(i->engine, i->container, &bounded, NULL);
+    else if (why == ERR_CANCELLED || why == ERR_DELETED || why == ERR_TIMEOUT)
+        remove_late_comer(i->engine, spec);
     else
         remove_of_creation(i->engine, spec, &bounded, NULL);
     i->container[0] = '\0';
@@ -355,14 +365,14 @@ static int make(struct engine_instance *i, const struct computer_spec *spec, con
         made = i->container[0] != '\0';
         kept_out = made && is_kept_out(&why);
         if (made || why.code != ERR_EXISTS)
-            discard(i, spec);
+            discard(i, spec, why.code);
         /* Engines that are busy refuse this and that. */
     } while (made && !kept_out && is_passing(&why) && ++tries < START_TRIES);
     if (!kept_out)
         return error_set(err, made && why.code == ERR_EXISTS ? ERR_UNAVAILABLE : why.code, "%s", why.msg);
     struct error plain = ERROR_INIT;
     if (make_plain(i, spec, image, wait, &plain) < 0) {
-        discard(i, spec);
+        discard(i, spec, plain.code);
         return error_set(err, plain.code, "%s (and before that: %.150s)", plain.msg, why.msg);
     }
     use_exec(i, &why);
@@ -438,7 +448,8 @@ static int resume(struct engine_instance *i, const struct container_look *look, 
     const bool serves = runs_guest(look->inspect);
     const bool ours = label_of(look->inspect, LABEL_MODE) != NULL;
     enum container_state state = look->state;
-    if (state == CONTAINER_RUNNING && ours && !(i->backend->options.keep_running && may_enter(i))) {
+    if (state == CONTAINER_RUNNING && ours &&
+        !(i->backend->options.keep_running && engine_instance_may_enter(i))) {
         /* Its server died: what still runs ends with it. */
         if (container_stop(i->engine, i->container, wait, err) < 0)
             return -1;
@@ -596,8 +607,9 @@ int engine_reap(struct backend *backend, const struct computer_spec *spec, const
     const char *container = json_get_string(data, "container");
     if (!e)
         return -1;
-    return container ? container_remove(e, container, &bounded, err)
-                     : remove_of_creation(e, spec, &bounded, err);
+    int r = container ? container_remove(e, container, &bounded, err)
+                      : remove_of_creation(e, spec, &bounded, err);
+    return r < 0 ? -1 : 0;
 }
 
 /* A permanent one whose server died runs on as long as the engine does; it is stopped, unless it is to run.

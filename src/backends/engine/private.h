@@ -76,6 +76,9 @@ int plain_exec(struct engine_instance *i, const struct exec_request *request, co
                struct exec_result *ret, struct guest_exit *ret_exit, struct error *err);
 /* The streams of all such commands end, under the lock. */
 void plain_cut_locked(struct engine_instance *i);
+/* instance.c: whether our program may be started in it while commands run: it would have every capability
+ * that the container was made with, within their reach. */
+bool engine_instance_may_enter(const struct engine_instance *i);
 /* instance.c: puts our program into a container that runs, and makes the link. Without the lock. */
 int engine_instance_enter(struct engine_instance *i, const struct wait *wait, struct link **ret,
                           struct error *err);
