@@ -116,3 +116,10 @@ int wait_fd(int fd, short events, const struct wait *wait, short *ret_revents, s
         }
     }
 }
+
+int wait_pause(const struct wait *wait, int64_t ns, struct error *err)
+{
+    const struct wait pause = wait_at_most(wait, clock_now() + ns);
+    wait_fd(-1, 0, &pause, NULL, NULL);
+    return wait_check(wait, err);
+}

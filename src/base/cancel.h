@@ -29,5 +29,7 @@ struct wait wait_at_most(const struct wait *wait, int64_t latest);
 /* Waits until fd has one of poll(2)'s `events` (fd may be -1: only the limits). 0: ready (ret_revents, may be
  * NULL, is set); -1: ERR_TIMEOUT or the token's code. */
 int wait_fd(int fd, short events, const struct wait *wait, short *ret_revents, struct error *err);
+/* Lets so much time pass, in nanoseconds. -1 with the error if the wait is over. */
+int wait_pause(const struct wait *wait, int64_t ns, struct error *err);
 /* -1 with the error if the wait is over already. */
 int wait_check(const struct wait *wait, struct error *err);

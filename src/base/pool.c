@@ -13,7 +13,6 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +24,7 @@
 #include "base/limits.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #define IDLE_KEPT 2 /* idle workers that stay for good */
 #define IDLE_MAX 8  /* more end at once */
@@ -81,22 +81,6 @@ static bool cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadl
         return pthread_cond_wait(cond, lock) == 0;
     struct timespec t = {.tv_sec = deadline / NSEC_PER_SEC, .tv_nsec = deadline % NSEC_PER_SEC};
     return pthread_cond_timedwait(cond, lock, &t) == 0;
-}
-
-/* A detached thread with a small stack that no signal is delivered to. */
-static int start_thread(void *(*run)(void *), void *arg)
-{
-    pthread_attr_t attr;
-    pthread_t thread;
-    sigset_t all;
-    sigfillset(&all);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, WORKER_STACK_BYTES);
-    pthread_attr_setsigmask_np(&attr, &all);
-    int failed = pthread_create(&thread, &attr, run, arg);
-    pthread_attr_destroy(&attr);
-    return failed;
 }
 
 /* ---- queues; all with the lock held ---- */
@@ -270,7 +254,7 @@ static void need_watcher(struct pool *p, int64_t deadline)
     if (p->has_watcher) {
         if (deadline < p->watched_until)
             pthread_cond_signal(&p->watcher);
-    } else if (start_thread(watcher_main, p) == 0) {
+    } else if (thread_start(NULL, watcher_main, p) == 0) {
         p->has_watcher = true;
         p->threads++;
     }
@@ -345,7 +329,7 @@ static int hand_over(struct pool *p, struct pool_job *job, struct queue *q)
     w->pool = p;
     w->job = job;
     w->queue = q;
-    if (start_thread(worker_main, w) == 0) {
+    if (thread_start(NULL, worker_main, w) == 0) {
         p->threads++;
         return 0;
     }

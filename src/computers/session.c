@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #define CLEANERS_MAX 8 /* threads, the caller among them: most of a removal is waiting for the kernel */
 #define COMPUTERS_PER_CLEANER 8 /* fewer are not worth a thread */
@@ -116,15 +117,11 @@ void computers_clean_all(struct computer **computers, size_t count)
     struct cleaning work = {.computers = computers, .count = count};
     pthread_t helpers[CLEANERS_MAX - 1];
     size_t started = 0;
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, WORKER_STACK_BYTES);
     while (started < CLEANERS_MAX - 1 && (started + 1) * COMPUTERS_PER_CLEANER < count)
-        if (pthread_create(&helpers[started], &attributes, clean_some, &work) == 0)
+        if (thread_start(&helpers[started], clean_some, &work) == 0)
             started++;
         else
             break; /* fewer do */
-    pthread_attr_destroy(&attributes);
     clean_some(&work);
     for (size_t i = 0; i < started; i++)
         pthread_join(helpers[i], NULL);

@@ -94,22 +94,38 @@ int container_attach(struct engine *e, const char *container, const struct wait 
     return engine_hijack(e, path, NULL, wait, ret, err);
 }
 
-int container_exec_guest(struct engine *e, const char *container, const struct wait *wait,
-                         struct http_stream **ret, struct error *err)
+int container_make_exec(struct engine *e, const char *container, const json_t *body, const struct wait *wait,
+                        char ret[CONTAINER_ID_SIZE], struct error *err)
 {
-    _cleanup_(cleanup_free) char *path = xasprintf("/containers/%s/exec", container);
     _cleanup_(cleanup_json_decref) json_t *made = NULL;
-    _cleanup_(cleanup_json_decref) json_t *body =
-        json_pack("{s:[s,s], s:b, s:b, s:b, s:b}", "Cmd", CONTAINER_GUEST_PATH, SERVE_COMMAND, "AttachStdin",
-                  1, "AttachStdout", 1, "AttachStderr", 1, "Tty", 0);
+    _cleanup_(cleanup_free) char *path = xasprintf("/containers/%s/exec", container);
     if (engine_call(e, "POST", path, body, wait, &made, err) < 0)
         return -1;
     const char *id = json_get_string(made, "Id");
     if (!container_is_id(id))
-        return error_set(err, ERR_UNAVAILABLE, "%s gave no id for what it is to run", engine_name(e));
-    _cleanup_(cleanup_free) char *start = xasprintf("/exec/%s/start", id);
+        return error_set(err, ERR_UNAVAILABLE, "%s gave no id for the command", engine_name(e));
+    snprintf(ret, CONTAINER_ID_SIZE, "%s", id);
+    return 0;
+}
+
+int container_start_exec(struct engine *e, const char *exec, const struct wait *wait,
+                         struct http_stream **ret, struct error *err)
+{
+    _cleanup_(cleanup_free) char *path = xasprintf("/exec/%s/start", exec);
     _cleanup_(cleanup_json_decref) json_t *how = json_pack("{s:b, s:b}", "Detach", 0, "Tty", 0);
-    return engine_hijack(e, start, how, wait, ret, err);
+    return engine_hijack(e, path, how, wait, ret, err);
+}
+
+int container_exec_guest(struct engine *e, const char *container, const struct wait *wait,
+                         struct http_stream **ret, struct error *err)
+{
+    char exec[CONTAINER_ID_SIZE];
+    _cleanup_(cleanup_json_decref) json_t *body =
+        json_pack("{s:[s,s], s:b, s:b, s:b, s:b}", "Cmd", CONTAINER_GUEST_PATH, SERVE_COMMAND, "AttachStdin",
+                  1, "AttachStdout", 1, "AttachStderr", 1, "Tty", 0);
+    return container_make_exec(e, container, body, wait, exec, err) < 0
+               ? -1
+               : container_start_exec(e, exec, wait, ret, err);
 }
 
 /* --- life --- */
@@ -157,12 +173,9 @@ int container_await_stop(struct engine *e, const char *container, const struct w
 {
     int passing;
     struct wait bounded = wait_at_most(wait, clock_now() + STOP_TIMEOUT_NS);
-    for (int ms = 5; (passing = is_stopping(e, container, &bounded, err)) == 1; ms = ms < 200 ? ms * 2 : ms) {
-        struct wait pause = wait_at_most(&bounded, clock_now() + ms * NSEC_PER_MSEC);
-        wait_fd(-1, 0, &pause, NULL, NULL);
-        if (wait_check(&bounded, err) < 0)
+    for (int ms = 5; (passing = is_stopping(e, container, &bounded, err)) == 1; ms = ms < 200 ? ms * 2 : ms)
+        if (wait_pause(&bounded, ms * NSEC_PER_MSEC, err) < 0)
             return -1;
-    }
     return passing;
 }
 
@@ -177,9 +190,8 @@ int container_remove(struct engine *e, const char *container, const struct wait 
         why = (struct error)ERROR_INIT;
         if (engine_call(e, "DELETE", path, NULL, &bounded, NULL, &why) == 0 || why.code == ERR_NOT_FOUND)
             return 0;
-        struct wait pause = wait_at_most(&bounded, clock_now() + ms * NSEC_PER_MSEC);
         bool passing = why.code == ERR_EXISTS || podman_is_passing(&why);
-        if (!passing || (wait_fd(-1, 0, &pause, NULL, NULL) < 0 && wait_check(&bounded, NULL) < 0))
+        if (!passing || wait_pause(&bounded, ms * NSEC_PER_MSEC, NULL) < 0)
             return error_set(err, passing ? ERR_BUSY : why.code, "remove it: %s", why.msg);
     }
 }

@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/spawn.h"
+#include "base/thread.h"
 
 #define CONNECTIONS_MAX 1024
 #define SAID_MAX (4 * KIB)
@@ -166,18 +166,8 @@ static void *keep(void *arg)
 
 static int start_keeper(struct connection *c)
 {
-    pthread_attr_t attr;
-    pthread_t thread;
-    sigset_t all;
-    sigfillset(&all);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, WORKER_STACK_BYTES);
-    pthread_attr_setsigmask_np(&attr, &all);
     atomic_fetch_add(&c->refs, 1);
-    int failed = pthread_create(&thread, &attr, keep, c);
-    pthread_attr_destroy(&attr);
-    return failed;
+    return thread_start(NULL, keep, c);
 }
 
 /* --- dialing --- */

@@ -239,8 +239,7 @@ static bool is_known(struct engine *e, const char *name, const struct wait *wait
         json_decref(look.inspect);
         if (look.state != CONTAINER_ABSENT)
             return true;
-        const struct wait pause = wait_at_most(&bounded, clock_now() + 50 * NSEC_PER_MSEC);
-        wait_fd(-1, 0, &pause, NULL, NULL);
+        wait_pause(&bounded, 50 * NSEC_PER_MSEC, NULL);
     }
 }
 
@@ -307,12 +306,9 @@ static int remove_of_creation(struct engine *e, const struct computer_spec *spec
 static void remove_late_comer(struct engine *e, const struct computer_spec *spec)
 {
     const struct wait patient = {.deadline = clock_now() + LATE_TIMEOUT_NS};
-    for (int ms = 20; remove_of_creation(e, spec, &patient, NULL) == 0; ms = ms < 500 ? ms * 2 : ms) {
-        const struct wait pause = wait_at_most(&patient, clock_now() + ms * NSEC_PER_MSEC);
-        wait_fd(-1, 0, &pause, NULL, NULL);
-        if (wait_check(&patient, NULL) < 0)
+    for (int ms = 20; remove_of_creation(e, spec, &patient, NULL) == 0; ms = ms < 500 ? ms * 2 : ms)
+        if (wait_pause(&patient, ms * NSEC_PER_MSEC, NULL) < 0)
             return;
-    }
 }
 
 /* Nothing is left of a creation that failed, also when the engine's answer to it was lost. */

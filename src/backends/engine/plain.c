@@ -108,15 +108,7 @@ static int append_environment(json_t *list, const struct plain *p, struct error 
 
 static int make_exec(struct plain *p, const json_t *body, struct error *err)
 {
-    _cleanup_(cleanup_json_decref) json_t *made = NULL;
-    _cleanup_(cleanup_free) char *path = xasprintf("/containers/%s/exec", p->i->container);
-    if (engine_call(p->i->engine, "POST", path, body, &p->request->wait, &made, err) < 0)
-        return -1;
-    const char *id = json_get_string(made, "Id");
-    if (!container_is_id(id))
-        return error_set(err, ERR_UNAVAILABLE, "%s gave no id for the command", engine_name(p->i->engine));
-    snprintf(p->exec, sizeof(p->exec), "%s", id);
-    return 0;
+    return container_make_exec(p->i->engine, p->i->container, body, &p->request->wait, p->exec, err);
 }
 
 static int make_command(struct plain *p, const char *shell, struct error *err)
@@ -135,9 +127,7 @@ static int make_command(struct plain *p, const char *shell, struct error *err)
 
 static int start_exec(struct plain *p, struct error *err)
 {
-    _cleanup_(cleanup_free) char *path = xasprintf("/exec/%s/start", p->exec);
-    _cleanup_(cleanup_json_decref) json_t *how = json_pack("{s:b, s:b}", "Detach", 0, "Tty", 0);
-    if (engine_hijack(p->i->engine, path, how, &p->request->wait, &p->stream, err) < 0)
+    if (container_start_exec(p->i->engine, p->exec, &p->request->wait, &p->stream, err) < 0)
         return -1;
     p->open = true;
     p->input_open = p->request->stdin_len > 0;
@@ -288,8 +278,7 @@ static int pump(struct plain *p, struct ending *ret, struct error *err)
         if (p->open || running <= 0)
             continue;
         interval = was_open ? ASK_FIRST_NS : interval;
-        pause = wait_at_most(wait, clock_now() + interval);
-        wait_fd(-1, 0, &pause, NULL, NULL);
+        wait_pause(wait, interval, NULL); /* the next round looks at the limits */
     }
     if (running == 0)
         drain(p);

@@ -144,5 +144,10 @@ int container_await_end(struct engine *e, const char *container, const struct wa
 /* A stream to its first process, which may not have started yet; or to our program, started in it. */
 int container_attach(struct engine *e, const char *container, const struct wait *wait,
                      struct http_stream **ret, struct error *err);
+/* One exec of the engine: its id, then its stream. body: of the API's ContainerExec. */
+int container_make_exec(struct engine *e, const char *container, const json_t *body, const struct wait *wait,
+                        char ret[CONTAINER_ID_SIZE], struct error *err);
+int container_start_exec(struct engine *e, const char *exec, const struct wait *wait,
+                         struct http_stream **ret, struct error *err);
 int container_exec_guest(struct engine *e, const char *container, const struct wait *wait,
                          struct http_stream **ret, struct error *err);

@@ -7,7 +7,6 @@
 #include <assert.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #define LOOK_NS (200 * NSEC_PER_MSEC)
 #define LOG_NS (5 * NSEC_PER_SEC)
@@ -205,19 +205,6 @@ static void *run_pull(void *arg)
 
 /* ---- those that wait for it ---- */
 
-static int start_thread(struct pull *p)
-{
-    pthread_attr_t attr;
-    sigset_t all;
-    sigfillset(&all);
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, WORKER_STACK_BYTES);
-    pthread_attr_setsigmask_np(&attr, &all);
-    int failed = pthread_create(&p->thread, &attr, run_pull, p);
-    pthread_attr_destroy(&attr);
-    return failed;
-}
-
 static struct pull *pull_free(struct pull *p)
 {
     pull_report_done(&p->report);
@@ -269,7 +256,7 @@ static struct pull *join(struct images *images, struct engine *e, const struct r
     } else {
         found = pull_new(images, e, r, platform);
         list_append(&images->pulls, &found->node);
-        failed = start_thread(found);
+        failed = thread_start(&found->thread, run_pull, found);
         if (failed) {
             list_unlink(&found->node);
             found = pull_free(found);

@@ -36,8 +36,7 @@ int loop_lock(int image, const struct wait *wait, struct error *err)
         if (wait_check(wait, err) < 0)
             return -1;
         /* Nothing tells when the kernel is done with it. */
-        struct wait turn = wait_at_most(wait, clock_now() + LOCK_AGAIN_NS);
-        wait_fd(-1, 0, &turn, NULL, NULL);
+        wait_pause(wait, LOCK_AGAIN_NS, NULL);
     }
     return 0;
 }
