@@ -11,7 +11,7 @@ bindir := $(DESTDIR)$(PREFIX)/bin
 mandir := $(DESTDIR)$(PREFIX)/share/man/man1
 docdir := $(DESTDIR)$(PREFIX)/share/doc/$(NAME)
 
-.PHONY: help build build-all demo test bench check-style fuzz install clean
+.PHONY: help build build-all demo wasm test test-vm test-kill bench check-style fuzz install clean
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -30,9 +30,29 @@ demo: build ## A computer for an agent, from nothing to nothing left, with times
 	@ninja -C $(BUILD) --quiet tests/demo/demo
 	@$(BUILD)/tests/demo/demo $(BUILD)/$(NAME)
 
+wasm: ## What the backends wasm and go_busybox need, from PyPI into ~/.local/share, or $SANDBOX_WASM_DIR
+	@folder=$$(tools/setup wasm) && echo "libwasmtime.so and busybox.wasm are in $$folder"
+
 test: ## Every check and test; closes with one line of counts
 	@tools/setup test
 	@tools/run-tests
+
+test-vm: ## Before a release: the native suites in emulated machines with systemd, as root and as a user
+	@tools/setup test
+	@tools/setup vm
+	@$(MAKE) --no-print-directory build-all
+	@tests/vm/run
+
+test-kill: ## Everything killed at every point, and 500 times at random; closes with the table of what came of it
+	@tools/setup test
+	@tools/build faults
+	@rm -f $(BUILD)/kill-table.txt
+	@KILL_ALL=1 KILL_ROUNDS=500 KILL_TABLE=$(CURDIR)/$(BUILD)/kill-table.txt tools/run-tests kill; status=$$?; \
+	cat $(BUILD)/kill-table.txt; exit $$status
+
+conformance: build-all ## The official conformance suite, against the fixture server and the product
+	@tools/setup test
+	@tools/run-tests --no-leak-check conformance
 
 bench: build ## The table of speed and memory
 	@tools/setup bench

@@ -17,68 +17,24 @@
 #define MEMORY_STEP 4096U
 #define PIECE_MIN (16U << 10) /* of a tail: no frames of crumbs when the queue is nearly full */
 
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t max_size(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 /* --- rings --- */
 
-/* The content is two pieces at most: piece 0 from start, piece 1 from the beginning. */
-static size_t ring_piece(const struct capture_stream *s, int piece, const char **ret)
-{
-    size_t first = min_size(s->ring_used, s->ring_size - s->ring_start);
-    *ret = piece == 0 ? s->ring + s->ring_start : s->ring;
-    return piece == 0 ? first : s->ring_used - first;
-}
-
-static void ring_drop(struct capture_stream *s, size_t n)
-{
-    s->ring_used -= n;
-    s->ring_start = s->ring_used ? (s->ring_start + n) % s->ring_size : 0;
-}
-
-static int ring_grow(struct capture_stream *s, size_t need, size_t max)
-{
-    if (need <= s->ring_size)
-        return 0;
-    const size_t size = min_size(max, max_size(max_size(need, s->ring_size * 2), MEMORY_STEP));
-    char *ring = memory_take(size);
-    if (!ring)
-        return -1;
-    size_t at = 0;
-    for (int i = 0; i < 2 && s->ring; i++) {
-        const char *piece;
-        size_t n = ring_piece(s, i, &piece);
-        memcpy(ring + at, piece, n);
-        at += n;
-    }
-    memory_give(s->ring, s->ring_size);
-    s->ring = ring;
-    s->ring_size = size;
-    s->ring_start = 0;
-    return 0;
-}
-
 /* Without memory the ring is emptied, so that what it holds next has no gap. */
-static void ring_append(struct capture_stream *s, const char *bytes, size_t n, size_t max)
+static void append(struct ring *r, const char *bytes, size_t n, size_t max)
 {
+    const size_t old = r->size, size = ring_size_for(r, n, max);
     if (n == 0)
         return;
-    if (ring_grow(s, s->ring_used + n, max) < 0) {
-        ring_drop(s, s->ring_used);
-        return;
+    if (size > old) {
+        const size_t rounded = min_size(max, max_size(size, MEMORY_STEP));
+        char *memory = memory_take(rounded);
+        if (!memory) {
+            ring_drop(r, r->used);
+            return;
+        }
+        memory_give(ring_move(r, memory, rounded), old);
     }
-    size_t end = (s->ring_start + s->ring_used) % s->ring_size;
-    size_t first = min_size(n, s->ring_size - end);
-    memcpy(s->ring + end, bytes, first);
-    memcpy(s->ring, bytes + first, n - first);
-    s->ring_used += n;
+    ring_append(r, bytes, n);
 }
 
 /* --- files --- */
@@ -131,9 +87,9 @@ static void begin_spool(struct capture *c, unsigned stream)
     spool_open(c, stream);
     spool_write(c, s, s->head, s->head_used);
     forget_head(s);
-    for (int i = 0; i < 2 && s->ring; i++) {
+    for (int i = 0; i < 2; i++) {
         const char *piece;
-        size_t n = ring_piece(s, i, &piece);
+        size_t n = ring_piece(&s->tail, i, &piece);
         spool_write(c, s, piece, n);
     }
 }
@@ -160,36 +116,25 @@ static void remember_head(struct capture *c, struct capture_stream *s, const cha
 
 /* --- adding --- */
 
-/* How many of its `mine` bytes a tail may keep beside another of `other` bytes. */
-static size_t tail_share(size_t tail_limit, size_t mine, size_t other)
-{
-    if (mine <= tail_limit && other <= tail_limit - mine)
-        return mine;
-    size_t half = mine > other ? (tail_limit + 1) / 2 : tail_limit / 2;
-    if (mine <= half)
-        return mine;
-    return other <= tail_limit - half ? tail_limit - other : half;
-}
-
 static void add_to_tail(struct capture *c, unsigned stream, const char *bytes, size_t n)
 {
     struct capture_stream *s = &c->streams[stream], *other = &c->streams[1 - stream];
-    size_t want = s->ring_used + n;
-    size_t keep = tail_share(c->tail_limit, want, other->ring_used);
-    size_t other_keep = min_size(other->ring_used, c->tail_limit - keep);
+    size_t want = s->tail.used + n;
+    size_t keep = tail_share(c->tail_limit, want, other->tail.used);
+    size_t other_keep = min_size(other->tail.used, c->tail_limit - keep);
 
-    if (other_keep < other->ring_used) {
+    if (other_keep < other->tail.used) {
         begin_spool(c, 1 - stream);
-        ring_drop(other, other->ring_used - other_keep);
+        ring_drop(&other->tail, other->tail.used - other_keep);
     }
     if (keep < want)
         begin_spool(c, stream);
     if (s->spools)
         spool_write(c, s, bytes, n);
-    size_t old = min_size(want - keep, s->ring_used); /* dropped of what is there, then of what comes */
-    ring_drop(s, old);
+    size_t old = min_size(want - keep, s->tail.used); /* dropped of what is there, then of what comes */
+    ring_drop(&s->tail, old);
     size_t skip = want - keep - old;
-    ring_append(s, bytes + skip, n - skip, c->tail_limit);
+    append(&s->tail, bytes + skip, n - skip, c->tail_limit);
 }
 
 void capture_init(struct capture *c, uint32_t id, uint32_t output_limit, uint32_t spool_limit,
@@ -228,14 +173,14 @@ bool capture_send_tails(struct capture *c)
     for (uint32_t stream = 0; stream < 2; stream++) {
         struct capture_stream *s = &c->streams[stream];
         const struct serve_output head = {.stream = stream, .part = 1};
-        while (s->ring_used > 0) {
+        while (s->tail.used > 0) {
             const char *piece;
-            size_t n = min_size(ring_piece(s, 0, &piece), CAPTURE_CHUNK);
+            size_t n = min_size(ring_piece(&s->tail, 0, &piece), CAPTURE_CHUNK);
             if (frames_room() < min_size(n, PIECE_MIN))
                 return false;
             n = min_size(n, frames_room());
             frames_put(SERVE_OUTPUT, c->id, &head, sizeof(head), piece, n);
-            ring_drop(s, n);
+            ring_drop(&s->tail, n);
         }
     }
     return true;
@@ -257,7 +202,7 @@ void capture_done(struct capture *c)
     for (unsigned i = 0; i < 2; i++) {
         struct capture_stream *s = &c->streams[i];
         forget_head(s);
-        s->ring = memory_give(s->ring, s->ring_size);
+        s->tail.data = memory_give(s->tail.data, s->tail.size);
         if (s->spool < 0)
             continue;
         close(s->spool);

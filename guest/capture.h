@@ -8,14 +8,14 @@
 #include <stdint.h>
 
 #include "guest/serve_wire.h"
+#include "guest/tail.h"
 
 #define CAPTURE_CHUNK (SERVE_FRAME_MAX - sizeof(struct serve_output)) /* to be added at once */
 
 struct capture_stream {
     char *head; /* what has gone out, for the file; NULL: nothing, or no file is to be */
     size_t head_size, head_used;
-    char *ring; /* the tail */
-    size_t ring_size, ring_start, ring_used;
+    struct ring tail;
     uint64_t total;
     int spool; /* -1: none */
     bool spools, spool_ended;

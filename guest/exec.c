@@ -128,6 +128,14 @@ static long clone_without_3(struct attempt *attempt, char *stack)
     return pid < 0 ? -errno : pid;
 }
 
+void exec_tell_usage(const struct rusage *usage, struct guest_exit *record)
+{
+    const struct timeval *user = &usage->ru_utime, *system = &usage->ru_stime;
+    record->cpu_us =
+        (uint64_t)(user->tv_sec + system->tv_sec) * 1000000U + (uint64_t)(user->tv_usec + system->tv_usec);
+    record->peak_bytes = (uint64_t)usage->ru_maxrss * 1024U;
+}
+
 pid_t exec_launch(const struct launch *launch, uint32_t *ret_stage, int32_t *ret_errno)
 {
     static _Alignas(16) char stack[STACK_SIZE];

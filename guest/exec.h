@@ -26,3 +26,5 @@ struct launch {
  * is left to be reaped as any other. Blocks until the execve: not for long, since nothing inside can make a
  * file system that hangs. */
 pid_t exec_launch(const struct launch *launch, uint32_t *ret_stage, int32_t *ret_errno);
+/* What it has used, as wait4(2) tells of it, for its record. */
+void exec_tell_usage(const struct rusage *usage, struct guest_exit *record);

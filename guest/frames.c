@@ -10,6 +10,7 @@
 
 #include "guest/memory.h"
 #include "guest/request.h"
+#include "guest/sys.h"
 
 #define QUEUE_SIZE (1U << 20)
 #define QUEUE_FOR_ANSWERS (128U << 10)
@@ -24,8 +25,11 @@ static struct {
     size_t have; /* of header and body */
 } input;
 
-int frames_open(void)
+static bool more_follows;
+
+int frames_open(bool more)
 {
+    more_follows = more;
     queue.bytes = memory_take(QUEUE_SIZE);
     return queue.bytes ? 0 : -1;
 }
@@ -43,10 +47,14 @@ void frames_close(void)
 
 /* --- in --- */
 
-/* 1: something came; 0: nothing now; -1: the end. */
+/* 1: something came, or may now; 0: nothing now; -1: the end. */
 static int read_some(void *into, size_t size)
 {
     ssize_t n = read(FD_FRAMES_IN, into, size);
+    if (n == 0 && more_follows) {
+        more_follows = false;
+        return sys_move_fd(FD_FRAMES_MORE, FD_FRAMES_IN) < 0 ? -1 : 1;
+    }
     if (n > 0)
         input.have += (size_t)n;
     else if (n < 0 && (errno == EAGAIN || errno == EINTR))

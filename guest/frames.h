@@ -8,8 +8,8 @@
 #include "guest/init.h"
 #include "guest/serve_wire.h"
 
-/* Where our standard input and output are moved to. */
-enum { FD_FRAMES_IN = FD_CHANNEL, FD_FRAMES_OUT = FD_SERVER };
+/* Where our standard input and output are moved to, and what more comes in behind the end of the first. */
+enum { FD_FRAMES_IN = FD_CHANNEL, FD_FRAMES_OUT = FD_SERVER, FD_FRAMES_MORE = FD_PROC };
 
 /* One answer fits into this much of the queue, whichever it is. */
 #define FRAMES_ANSWER_MAX (sizeof(struct serve_frame) + sizeof(struct serve_end))
@@ -20,8 +20,8 @@ struct frame {
     void *body; /* NULL: none, or there was no memory for it */
 };
 
-/* -1: no memory for the queue. */
-int frames_open(void);
+/* more: FD_FRAMES_MORE is there. -1: no memory for the queue. */
+int frames_open(bool more);
 /* No more of it: nothing is to be read, and what is put is dropped. */
 void frames_close(void);
 

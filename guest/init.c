@@ -2,10 +2,17 @@
  * belongs to the host's user namespace, so that with dumpable 0 all of /proc/1 is closed to the computer's
  * root.
  *
- * Setting up: wait until the zygote has mapped our ids, and the server has made what we need; become root of
+ * Setting up: wait until the server has made what we need, and the zygote has mapped our ids; become root of
  * those ids; build the tree; give up privileges; say ready. Then one loop: requests from the channel, ended
  * children from the signalfd, records from reapers. When the server is gone, the channel's end or its pidfd
- * says so, init exits, and the kernel kills all that is left of the computer.
+ * says so, init exits, and the kernel kills all that is left of the computer. Unless it was told to keep it:
+ *
+ *   served --the server has gone--> alone --the last process has ended--> init exits
+ *      ^                              |
+ *      +------ a server attaches -----+
+ *
+ * Alone, init listens. Who connects isn't a server before it has said so, and makes way for the next who
+ * connects: nobody can keep others out by saying nothing.
  *
  * A command's record is written by init alone. Without reapers its process is our child; with
  * GUEST_SCOPE_REAPER our child is its reaper (reaper.c), which sends us the record first. */
@@ -23,6 +30,7 @@
 #include <sys/wait.h>
 #include <linux/keyctl.h>
 
+#include "base/fault.h"
 #include "guest/exec.h"
 #include "guest/file.h"
 #include "guest/oom.h"
@@ -35,22 +43,31 @@
 #include "guest/title.h"
 #include "guest/tree.h"
 #include "guest/users.h"
+#include "guest/weak.h"
 
 #define RUNNING_MAX 1024
+#define BACKLOG 8
 
 struct running {
     uint32_t id;
-    pid_t pid;  /* of the command, or of its reaper */
-    int status; /* -1: already written, what is left is the reaper */
+    pid_t pid;    /* of the command, or of its reaper */
+    int status;   /* -1: already written, what is left is the reaper */
+    int out, err; /* kept open as long, so that their end doesn't wake the server before the record does */
 };
 
 static struct {
     struct running running[RUNNING_MAX];
     unsigned count;
     unsigned nofile;
+    bool is_weak; /* see weak.h */
     bool use_reapers;
-    bool strays; /* processes of a killed reaper may live */
-    int reports; /* init's end of FD_SYNC, with reapers; else -1 */
+    bool strays;  /* processes of a killed reaper may live */
+    int reports;  /* init's end of FD_SYNC, with reapers; else -1 */
+    int disk;     /* with a disk of its own, for the next server; else -1 */
+    int listener; /* -1: the computer ends with its server */
+    bool is_served;
+    bool has_channel; /* FD_CHANNEL is open */
+    uint32_t next_exec;
     struct packet packet;
 } init; /* all zero, so that it takes no room in the file */
 
@@ -64,6 +81,8 @@ static int take_descriptors(const struct init_start *start, struct guest_error *
         return report(err, "take sync");
     if (sys_close_range(FD_SYNC + 1, ~0U) < 0)
         return report(err, "close descriptors");
+    if (start->root_flags & GUEST_PROC_HIDDEN && reaper_open_proc() < 0)
+        return report(err, "keep proc");
     /* To be opened now: once we have changed ids it belongs to the host. */
     if (oom_open_score() < 0)
         return report(err, "open oom_score_adj");
@@ -73,7 +92,8 @@ static int take_descriptors(const struct init_start *start, struct guest_error *
 /* Kernels without keyrings have none to leave. */
 static int leave_keyring(struct guest_error *err)
 {
-    if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS)
+    if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS &&
+        !(init.is_weak && errno == EPERM)) /* an engine's filter keeps everybody from keyrings */
         return report(err, "join session keyring");
     return 0;
 }
@@ -101,7 +121,7 @@ static int await_begin(int *ret_disk, struct guest_error *err)
 /* While we are still the host's root: it may search the folders above. */
 static int open_folder(const char *folder, struct guest_error *err)
 {
-    _cleanup_fd_ int state = open("/state", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_fd_ int state = open(init.is_weak ? "." : "/state", O_PATH | O_DIRECTORY | O_CLOEXEC);
     const struct open_how how = {
         .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
@@ -144,41 +164,72 @@ static int replace_standard_descriptors(struct guest_error *err)
     return 0;
 }
 
-/* Of each of the computer's users: weaker than what a control group counts. */
-static int limit_processes(uint32_t count, struct guest_error *err)
+/* Processes of each of the computer's users, memory of each process: weaker than what a control group counts.
+ */
+static int limit_resources(const struct guest_create *create, struct guest_error *err)
 {
-    const struct rlimit limit = {count, count};
-    return count && setrlimit(RLIMIT_NPROC, &limit) < 0 ? report(err, "limit processes") : 0;
+    const struct rlimit processes = {create->nproc, create->nproc};
+    struct rlimit data;
+    if (create->nproc && setrlimit(RLIMIT_NPROC, &processes) < 0)
+        return report(err, "limit processes");
+    if (!create->data_bytes || getrlimit(RLIMIT_DATA, &data) < 0)
+        return 0;
+    data.rlim_max = data.rlim_max < create->data_bytes ? data.rlim_max : create->data_bytes;
+    data.rlim_cur = data.rlim_max;
+    return setrlimit(RLIMIT_DATA, &data) < 0 ? report(err, "limit memory") : 0;
+}
+
+/* The computer's ids, its folder, its tree. */
+static int move_in(const struct init_start *start, struct guest_error *err)
+{
+    char go;
+    if (await_begin(&init.disk, err) < 0)
+        return -1;
+    const int disk = init.disk;
+    FAULT_POINT("init.begun");
+    _cleanup_fd_ int folder = disk < 0 ? open_folder(start->create->folder, err) : -1;
+    if (disk < 0 && folder < 0)
+        return -1;
+    if (read(FD_SYNC, &go, 1) != 1)
+        return report_text(err, ECANCELED, "wait for zygote", "the zygote gave up");
+    if (init.is_weak) {
+        close(FD_SYNC);
+        return weak_enter(folder, start->create->id_base, err);
+    }
+    if (become_root(start->root_flags, err) < 0 || enter_folder(folder, disk, err) < 0)
+        return -1;
+    FAULT_POINT("init.in-folder");
+    close(FD_SYNC);
+    return tree_make(start->root_flags, start->slot, start->create->shm_bytes, err);
+}
+
+static int shut_in(uint32_t root_flags, struct guest_error *err)
+{
+    if (init.is_weak)
+        return weak_shut_in(err);
+    if (root_flags & GUEST_ONE_ID && users_fake(err) < 0)
+        return -1;
+    return privileges_drop(err);
 }
 
 static int set_up(const struct init_start *start, struct guest_error *err)
 {
-    char go;
+    init.is_weak = start->root_flags & GUEST_WEAK;
     if (leave_keyring(err) < 0 || take_descriptors(start, err) < 0)
         return -1;
-    if (read(FD_SYNC, &go, 1) != 1)
-        return report_text(err, ECANCELED, "wait for zygote", "the zygote gave up");
-    _cleanup_fd_ int disk = -1;
-    if (await_begin(&disk, err) < 0)
+    FAULT_POINT("init.born");
+    if (move_in(start, err) < 0)
         return -1;
-    _cleanup_fd_ int folder = disk < 0 ? open_folder(start->create->folder, err) : -1;
-    if ((disk < 0 && folder < 0) || become_root(start->root_flags, err) < 0 ||
-        enter_folder(folder, disk, err) < 0)
-        return -1;
-    close(FD_SYNC);
-    if (tree_make(start->root_flags, start->slot, start->create->shm_bytes, err) < 0)
-        return -1;
+    FAULT_POINT("init.tree-made");
     if (replace_standard_descriptors(err) < 0)
         return -1;
     init.use_reapers = start->create->flags & GUEST_SCOPE_REAPER;
     if (init.use_reapers && (init.reports = reaper_make_reports(FD_SYNC)) < 0)
         return report(err, "make report socket");
     if (privileges_limit(start->create->nofile, start->create->file_bytes, &init.nofile, err) < 0 ||
-        limit_processes(start->create->nproc, err) < 0)
+        limit_resources(start->create, err) < 0)
         return -1;
-    if (start->root_flags & GUEST_ONE_ID && users_fake(err) < 0)
-        return -1;
-    return privileges_drop(err);
+    return shut_in(start->root_flags, err);
 }
 
 /* --- commands --- */
@@ -190,6 +241,16 @@ static void answer(int status, const struct guest_exit *record)
     fcntl(status, F_SETFL, O_NONBLOCK);
     if (write(status, record, sizeof(*record)) < 0)
         return;
+}
+
+/* record NULL: there is nobody to tell. */
+static void let_go(struct running *running, const struct guest_exit *record)
+{
+    if (record)
+        answer(running->status, record);
+    running->status = sys_close(running->status);
+    running->out = sys_close(running->out);
+    running->err = sys_close(running->err);
 }
 
 static void answer_failure(int status, uint32_t id, uint32_t stage, int32_t sys)
@@ -239,12 +300,20 @@ static void run_command(struct packet *packet, const struct guest_exec *exec, co
         };
         pid = start_command(&launch, exec->id, &stage, &sys);
     }
+    if (exec->id >= init.next_exec)
+        init.next_exec = exec->id + 1;
     if (pid < 0) {
         answer_failure(fd_at(packet, fds->status), exec->id, stage, sys);
         return;
     }
-    init.running[init.count++] =
-        (struct running){.id = exec->id, .pid = pid, .status = packet_take_fd(packet, (unsigned)fds->status)};
+    FAULT_POINT("init.command-started");
+    init.running[init.count++] = (struct running){
+        .id = exec->id,
+        .pid = pid,
+        .status = packet_take_fd(packet, (unsigned)fds->status),
+        .out = packet_take_fd(packet, (unsigned)fds->out),
+        .err = packet_take_fd(packet, (unsigned)fds->err),
+    };
 }
 
 /* Sealed, or reading it could be the end of us. */
@@ -265,6 +334,7 @@ static void handle_exec(struct packet *packet)
 {
     const struct guest_exec *exec = (const void *)packet->bytes;
     struct request_fds fds;
+    FAULT_POINT("init.command-asked");
     if (!request_exec_fds(exec->flags, &fds) || packet->fd_count != fds.count || packet->cut) {
         /* The status pipe is where the flags say, if anywhere. */
         if ((unsigned)fds.status < packet->fd_count)
@@ -300,20 +370,148 @@ static void handle_open(struct packet *packet)
     if (packet->fd_count != 1)
         return;
     _cleanup_fd_ int fd = file_make(request->path, &opened.error);
+    FAULT_POINT("init.file-made");
     packet_send(packet->fds[0], &opened, sizeof(opened), fd, MSG_DONTWAIT);
+}
+
+/* --- servers that come and go --- */
+
+static bool has_children(void)
+{
+    siginfo_t info;
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
+}
+
+static unsigned list_running(pid_t ret[RUNNING_MAX])
+{
+    for (unsigned i = 0; i < init.count; i++)
+        ret[i] = init.running[i].pid;
+    return init.count;
+}
+
+/* A reaper that has nobody left is about to end. */
+static bool has_processes(void)
+{
+    pid_t reapers[RUNNING_MAX];
+    return has_children() &&
+           (!init.use_reapers || reaper_finds_beneath(getpid(), reapers, list_running(reapers)));
+}
+
+/* Those that somebody waited for, with their descendants. */
+static void end_commands(void)
+{
+    for (unsigned i = 0; i < init.count; i++) {
+        struct running *running = &init.running[i];
+        if (running->status < 0)
+            continue;
+        let_go(running, NULL);
+        if (init.use_reapers) {
+            kill(running->pid, REAPER_KILL_SIGNAL);
+            continue;
+        }
+        kill(running->pid, SIGSTOP);
+        reaper_kill_beneath(running->pid, NULL, 0);
+        kill(running->pid, SIGKILL);
+    }
+}
+
+static void drop_channel(void)
+{
+    close(FD_CHANNEL);
+    init.has_channel = false;
+}
+
+/* The end of the computer. Without namespaces the kernel ends nobody with us. */
+static _Noreturn void leave(void)
+{
+    while (init.is_weak && reaper_kill_beneath(getpid(), NULL, 0))
+        waitpid(-1, NULL, 0);
+    _exit(0);
+}
+
+static void lose_server(void)
+{
+    if (init.listener < 0)
+        leave();
+    drop_channel();
+    if (!init.is_served)
+        return;
+    FAULT_POINT("init.left");
+    close(FD_SERVER);
+    init.is_served = false;
+    end_commands();
+}
+
+/* Again is fine: for a computer that was kept, and is to be after all. */
+static void handle_keep(struct packet *packet)
+{
+    if (packet->fd_count != 2 || init.listener >= 0)
+        return;
+    /* By ourselves: so the kernel tells whoever connects our pid and user, not those of the socket's maker.
+     */
+    if (listen(packet->fds[0], BACKLOG) < 0)
+        return;
+    init.listener = packet_take_fd(packet, 0);
+    packet_take_fd(packet, 1); /* stays open */
+}
+
+static void send_ready(int fd)
+{
+    const struct guest_ready ready = {.type = GUEST_READY, .next_exec = init.next_exec};
+    packet_send(FD_CHANNEL, &ready, sizeof(ready), fd, MSG_DONTWAIT);
+}
+
+static void accept_server(void)
+{
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+    int fd = accept4(init.listener, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0)
+        return;
+    /* Who has a number here is of the computer itself. */
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid != 0) {
+        close(fd);
+        return;
+    }
+    init.has_channel = sys_move_fd(fd, FD_CHANNEL) >= 0;
+}
+
+static void handle_attach(struct packet *packet)
+{
+    const struct guest_attach *attach = (const void *)packet->bytes;
+    struct guest_ready refusal = {.type = GUEST_READY};
+    if (packet->fd_count != 1)
+        return;
+    if (attach->version != GUEST_VERSION) {
+        report_text(&refusal.error, EINVAL, "attach", "the computer was started by another version");
+        packet_send(FD_CHANNEL, &refusal, sizeof(refusal), -1, MSG_DONTWAIT);
+        return;
+    }
+    if (sys_move_fd(packet_take_fd(packet, 0), FD_SERVER) < 0)
+        return;
+    if (!(attach->flags & GUEST_ATTACH_KEEP))
+        init.listener = sys_close(init.listener);
+    init.is_served = true;
+    send_ready(init.disk);
+    FAULT_POINT("init.attached");
+}
+
+static void handle_leave(void)
+{
+    if (init.listener < 0 || !has_processes())
+        leave();
+    send_ready(-1);
+    lose_server();
 }
 
 /* --- loop --- */
 
-static void handle_request(void)
+static void handle_packet(struct packet *packet)
 {
-    struct packet *packet = &init.packet;
-    int received = packet_receive(FD_CHANNEL, packet, MSG_DONTWAIT);
-    if (received == 0)
-        _exit(0);
-    if (received < 0)
+    const uint32_t type = request_type(packet->bytes, packet->size);
+    if ((type == GUEST_ATTACH) == init.is_served) /* nothing but that from whom we don't serve yet */
         return;
-    switch (request_type(packet->bytes, packet->size)) {
+    switch (type) {
     case GUEST_EXEC:
         handle_exec(packet);
         break;
@@ -323,19 +521,36 @@ static void handle_request(void)
     case GUEST_OPEN:
         handle_open(packet);
         break;
+    case GUEST_KEEP:
+        handle_keep(packet);
+        break;
+    case GUEST_ATTACH:
+        handle_attach(packet);
+        break;
+    case GUEST_LEAVE:
+        handle_leave();
+        break;
     default: /* nothing that we know, and nobody to tell */
         break;
     }
+}
+
+static void handle_request(void)
+{
+    struct packet *packet = &init.packet;
+    int received = packet_receive(FD_CHANNEL, packet, MSG_DONTWAIT);
+    if (received == 0)
+        lose_server();
+    if (received <= 0)
+        return;
+    handle_packet(packet);
     packet_close_fds(packet);
 }
 
 static void finish(struct running *running, const struct guest_exit *record)
 {
-    if (running->status < 0)
-        return;
-    answer(running->status, record);
-    close(running->status);
-    running->status = -1;
+    if (running->status >= 0)
+        let_go(running, record);
 }
 
 static void handle_reports(void)
@@ -358,16 +573,20 @@ static void wake_reaper(pid_t pid)
 
 /* Orphans that we adopted match nothing and are dropped. A reaper that didn't exit was killed by the
  * computer's own code: its command counts as killed, and what it watched over has fallen to us. */
-static void handle_end(pid_t pid, int wait_status)
+static void handle_end(pid_t pid, int wait_status, const struct rusage *usage)
 {
     for (unsigned i = 0; i < init.count; i++) {
         struct running *running = &init.running[i];
         if (running->pid != pid)
             continue;
         init.strays |= init.use_reapers && !WIFEXITED(wait_status);
+        FAULT_POINT("init.command-ended");
         if (running->status >= 0) {
-            const struct guest_exit record = {.id = running->id, .wait_status = wait_status};
+            struct guest_exit record = {.id = running->id, .wait_status = wait_status};
+            if (!init.use_reapers)
+                exec_tell_usage(usage, &record);
             finish(running, &record);
+            FAULT_POINT("init.command-told");
         }
         *running = init.running[--init.count];
         break;
@@ -377,25 +596,26 @@ static void handle_end(pid_t pid, int wait_status)
 static void end_strays(void)
 {
     pid_t reapers[RUNNING_MAX];
-    for (unsigned i = 0; i < init.count; i++)
-        reapers[i] = init.running[i].pid;
-    init.strays = reaper_kill_beneath(getpid(), reapers, init.count);
+    init.strays = reaper_kill_beneath(getpid(), reapers, list_running(reapers));
 }
 
 static void handle_children(void)
 {
     struct signalfd_siginfo drained[8];
-    while (read(FD_SIGNALS, drained, sizeof(drained)) == (ssize_t)sizeof(drained))
-        continue;
+    for (ssize_t size; (size = read(FD_SIGNALS, drained, sizeof(drained))) > 0;)
+        for (unsigned i = 0; init.is_weak && i < (size_t)size / sizeof(drained[0]); i++)
+            if (drained[i].ssi_signo == GUEST_END_SIGNAL)
+                leave();
     const int options = WNOHANG | (init.use_reapers ? WUNTRACED : 0);
     int wait_status;
-    for (pid_t pid; (pid = waitpid(-1, &wait_status, options)) > 0;) {
+    struct rusage usage;
+    for (pid_t pid; (pid = wait4(-1, &wait_status, options, &usage)) > 0;) {
         if (WIFSTOPPED(wait_status)) {
             wake_reaper(pid);
             continue;
         }
         handle_reports();
-        handle_end(pid, wait_status);
+        handle_end(pid, wait_status, &usage);
     }
     if (init.strays)
         end_strays();
@@ -403,22 +623,27 @@ static void handle_children(void)
 
 static _Noreturn void loop(void)
 {
-    struct pollfd polled[] = {
-        {.fd = FD_CHANNEL, .events = POLLIN},
-        {.fd = FD_SERVER, .events = POLLIN},
-        {.fd = FD_SIGNALS, .events = POLLIN},
-        {.fd = init.reports, .events = POLLIN},
-    };
     for (;;) {
+        struct pollfd polled[] = {
+            {.fd = init.has_channel ? FD_CHANNEL : -1, .events = POLLIN},
+            {.fd = init.is_served ? FD_SERVER : -1, .events = POLLIN},
+            {.fd = FD_SIGNALS, .events = POLLIN},
+            {.fd = init.reports, .events = POLLIN},
+            {.fd = init.is_served ? -1 : init.listener, .events = POLLIN},
+        };
+        if (!init.is_served && !has_children())
+            _exit(0);
         if (poll(polled, ARRAY_LEN(polled), -1) < 0)
             continue;
         if (polled[1].revents)
-            _exit(0);
+            lose_server();
         if (polled[3].revents)
             handle_reports();
         if (polled[2].revents)
             handle_children();
-        if (polled[0].revents)
+        if (polled[4].revents)
+            accept_server();
+        else if (polled[0].revents && init.has_channel)
             handle_request();
     }
 }
@@ -426,12 +651,15 @@ static _Noreturn void loop(void)
 void init_run(const struct init_start *start)
 {
     struct guest_ready ready = {.type = GUEST_READY};
-    init.reports = -1;
+    init.reports = init.disk = init.listener = -1;
+    init.is_served = init.has_channel = true;
     title_set("sandbox-init");
     if (dup3(start->channel, FD_CHANNEL, O_CLOEXEC) < 0)
         _exit(1); /* nobody to tell: what is there is the zygote's socket */
     int failed = set_up(start, &ready.error);
+    FAULT_POINT("init.shut-in");
     packet_send(FD_CHANNEL, &ready, sizeof(ready), -1, 0);
+    FAULT_POINT("init.ready");
     if (failed)
         _exit(1);
     loop();

@@ -9,6 +9,7 @@ enum {
     FD_SERVER,                     /* pidfd of the server */
     FD_SIGNALS, /* signalfd: what it yields depends on who reads, so one description serves all */
     FD_SYNC,    /* until the mount namespace is copied; then what reapers report on */
+    FD_PROC,    /* with GUEST_PROC_HIDDEN: the /proc around, for the reapers; see reaper.h */
 };
 
 struct init_start {

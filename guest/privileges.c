@@ -61,7 +61,7 @@ int privileges_limit(uint32_t nofile, uint64_t file_bytes, unsigned *ret_nofile,
     if (file_bytes > 0 && limit_file_size(file_bytes) < 0)
         return report(err, "limit files");
     *ret_nofile = files.rlim_max < nofile ? (unsigned)files.rlim_max : nofile;
-    /* Init holds one descriptor per running command, so it is not bound by theirs. */
+    /* Init holds descriptors of each running command, so it is not bound by theirs. */
     files.rlim_cur = files.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &files) < 0)
         return report(err, "set limits");
@@ -113,7 +113,7 @@ int privileges_give_up(unsigned capability, struct guest_error *err)
     return 0;
 }
 
-static int load_filter(struct guest_error *err)
+int privileges_load_filter(struct guest_error *err)
 {
     if (getrandom(token, sizeof(token), 0) != sizeof(token))
         return report(err, "make token");
@@ -133,5 +133,5 @@ int privileges_drop(struct guest_error *err)
         return report(err, "set no_new_privs");
     if (landlock_restrict(err) < 0)
         return -1;
-    return load_filter(err);
+    return privileges_load_filter(err);
 }

@@ -2,6 +2,9 @@
  * session or group, falls to the reaper (PR_SET_CHILD_SUBREAPER): its descendants are the scope, found by
  * walking /proc. It ends when it has none.
  *
+ * A computer without a /proc of its own is walked in that of its maker (FD_PROC), where all processes have
+ * other numbers: walks go by those, signals by ours.
+ *
  * Ending a scope: stop all, until a walk shows nothing new that runs, so that nothing forks while it is
  * killed; then kill all. What slipped through shows up when its parent's death is noticed: each such notice
  * walks again. */
@@ -24,25 +27,76 @@
 #include "guest/sys.h"
 #include "guest/title.h"
 
-#define PROCESSES_MAX 4096 /* of one walk; more are found by the next */
+#define PROCESSES_MAX 32768 /* of one walk; more are found by the next */
 #define STOP_ROUNDS 16
 
 struct process {
-    pid_t pid, parent;
+    pid_t pid, parent; /* as the folder numbers them that is walked */
+    pid_t own;         /* as we number it; known of ours */
     char state;
     bool ours;
 };
 
 static struct process processes[PROCESSES_MAX];
 static unsigned process_count;
+static bool has_other_numbers; /* FD_PROC is open */
+
+/* --- numbers --- */
+
+int reaper_open_proc(void)
+{
+    has_other_numbers = true;
+    return sys_move_fd(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), FD_PROC);
+}
+
+static int open_proc(void)
+{
+    return has_other_numbers ? openat(FD_PROC, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                             : open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* The last number of a line "NAME:\tNUMBER ...", such as the innermost namespace's. A line may be longer than
+ * we read at once: then it goes on with numbers, never with a name. -1: none. */
+static pid_t read_number(int proc, const char *file, const char *name)
+{
+    char line[256];
+    pid_t number = -1;
+    FILE *lines = fdopen(openat(proc, file, O_RDONLY | O_CLOEXEC), "r");
+    while (lines && number < 0 && fgets(line, sizeof(line), lines))
+        if (strncmp(line, name, strlen(name)) == 0)
+            number = (pid_t)strtol(strrchr(line, '\t') + 1, NULL, 10);
+    if (lines)
+        fclose(lines);
+    return number;
+}
+
+/* How the walk numbers a process that we know. */
+static pid_t number_there(int proc, pid_t own)
+{
+    char file[48];
+    if (!has_other_numbers)
+        return own;
+    _cleanup_fd_ int pidfd = (int)syscall(SYS_pidfd_open, own, 0);
+    snprintf(file, sizeof(file), "self/fdinfo/%d", pidfd);
+    return pidfd < 0 ? -1 : read_number(proc, file, "Pid:");
+}
+
+static pid_t number_here(int proc, pid_t there)
+{
+    char file[32];
+    if (!has_other_numbers)
+        return there;
+    snprintf(file, sizeof(file), "%d/status", (int)there);
+    return read_number(proc, file, "NSpid:");
+}
 
 /* --- walking --- */
 
-static bool read_process(const char *name, struct process *ret)
+static bool read_process(int proc, const char *name, struct process *ret)
 {
     char path[32], text[128];
-    snprintf(path, sizeof(path), "/proc/%.10s/stat", name);
-    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    snprintf(path, sizeof(path), "%.10s/stat", name);
+    _cleanup_fd_ int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
     ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
     if (size <= 0)
         return false;
@@ -70,7 +124,8 @@ static bool alive(const struct process *process)
 
 /* What a walk is for. */
 struct walk {
-    pid_t root;
+    int proc;
+    pid_t root;        /* as the walk numbers it */
     const pid_t *kept; /* not these, and nothing beneath them */
     unsigned kept_count;
     int signal;       /* to be sent to each that is found; 0: none */
@@ -89,12 +144,15 @@ static bool is_kept(const struct walk *walk, pid_t pid)
  * over and over, would not be there any more at the end of the walk. */
 static bool claim(struct process *process, struct walk *walk)
 {
-    if (process->ours || is_kept(walk, process->pid))
+    if (process->ours)
         return false;
     const struct process *parent = find_process(process->parent);
-    process->ours = process->parent == walk->root || (parent && parent->ours);
+    if (process->parent != walk->root && !(parent && parent->ours))
+        return false;
+    process->own = number_here(walk->proc, process->pid);
+    process->ours = process->own > 0 && !is_kept(walk, process->own);
     if (alive(process) && walk->signal) {
-        kill(process->pid, walk->signal);
+        kill(process->own, walk->signal);
         walk->running += process->state != 'T';
     }
     return process->ours;
@@ -102,51 +160,63 @@ static bool claim(struct process *process, struct walk *walk)
 
 /* Marks the descendants of root. Children mostly follow their parents; where numbers have wrapped round, it
  * takes more rounds. */
-static void take_walk(struct walk *walk)
+static void take_walk(pid_t root, struct walk *walk)
 {
     process_count = 0;
-    DIR *proc = opendir("/proc");
+    DIR *proc = fdopendir(open_proc());
     if (!proc)
         return;
+    walk->proc = dirfd(proc);
+    walk->root = number_there(walk->proc, root);
     for (struct dirent *entry; process_count < PROCESSES_MAX && (entry = readdir(proc));)
         if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
-            read_process(entry->d_name, &processes[process_count]))
+            read_process(walk->proc, entry->d_name, &processes[process_count]))
             claim(&processes[process_count++], walk);
-    closedir(proc);
     for (bool changed = true; changed;) {
         changed = false;
         for (unsigned i = 0; i < process_count; i++)
             changed |= claim(&processes[i], walk);
     }
+    closedir(proc);
 }
 
 bool reaper_kill_beneath(pid_t root, const pid_t *kept, unsigned kept_count)
 {
     for (unsigned round = 0; round < STOP_ROUNDS; round++) {
-        struct walk stop = {.root = root, .kept = kept, .kept_count = kept_count, .signal = SIGSTOP};
-        take_walk(&stop);
+        struct walk stop = {.kept = kept, .kept_count = kept_count, .signal = SIGSTOP};
+        take_walk(root, &stop);
         if (stop.running == 0)
             break;
     }
     bool any = false;
     for (unsigned i = 0; i < process_count; i++) {
         if (alive(&processes[i]))
-            kill(processes[i].pid, SIGKILL);
+            kill(processes[i].own, SIGKILL);
         any |= processes[i].ours;
     }
     return any;
+}
+
+bool reaper_finds_beneath(pid_t root, const pid_t *but, unsigned but_count)
+{
+    const struct walk list = {.kept = but, .kept_count = but_count};
+    take_walk(root, &(struct walk){});
+    bool found = process_count == 0; /* we can't see */
+    for (unsigned i = 0; i < process_count; i++)
+        found |= alive(&processes[i]) && !is_kept(&list, processes[i].own);
+    return found;
 }
 
 /* --- watching --- */
 
 static void fill_background(struct guest_exit *record)
 {
-    take_walk(&(struct walk){.root = getpid()});
+    take_walk(getpid(), &(struct walk){});
     for (unsigned i = 0; i < process_count; i++) {
         if (!alive(&processes[i]))
             continue;
         if (record->background_count < GUEST_BACKGROUND_MAX)
-            record->background[record->background_count++] = processes[i].pid;
+            record->background[record->background_count++] = processes[i].own;
         else
             record->background_more++;
     }
@@ -163,11 +233,13 @@ static void reap(int reports, pid_t command, struct guest_exit *record, bool kil
 {
     static bool ended, told;
     int wait_status;
+    struct rusage usage;
     pid_t pid;
-    while ((pid = waitpid(-1, &wait_status, WNOHANG)) > 0) {
+    while ((pid = wait4(-1, &wait_status, WNOHANG, &usage)) > 0) {
         if (pid != command)
             continue;
         record->wait_status = wait_status;
+        exec_tell_usage(&usage, record);
         ended = true;
     }
     const bool last = pid < 0 && errno == ECHILD;
@@ -195,7 +267,7 @@ static void keep_only(int reports)
 {
     sys_close_range(STDERR_FILENO + 1, FD_SIGNALS - 1);
     sys_close_range(FD_SIGNALS + 1, (unsigned)reports - 1);
-    sys_close_range((unsigned)reports + 1, ~0U);
+    sys_close_range((unsigned)reports + 1 + has_other_numbers, ~0U); /* FD_PROC follows */
 }
 
 static _Noreturn void watch(int reports, const struct launch *launch, uint32_t id)

@@ -15,6 +15,8 @@ uint32_t request_type(const void *bytes, size_t size)
         [GUEST_EXEC] = sizeof(struct guest_exec),   [GUEST_KILL] = sizeof(struct guest_kill),
         [GUEST_OPEN] = sizeof(struct guest_open),   [GUEST_BEGIN] = sizeof(struct guest_begin),
         [GUEST_NAME] = sizeof(struct guest_name),   [GUEST_OWN] = sizeof(struct guest_own),
+        [GUEST_KEEP] = sizeof(struct guest_keep),   [GUEST_ATTACH] = sizeof(struct guest_attach),
+        [GUEST_LEAVE] = sizeof(struct guest_leave),
     };
     uint32_t type;
     if (size < sizeof(type))
@@ -32,23 +34,24 @@ uint32_t request_type(const void *bytes, size_t size)
 
 bool request_setup_ok(const struct guest_setup *setup, unsigned fd_count)
 {
-    return fd_count == 1 && ended(setup->state_dir, sizeof(setup->state_dir)) && setup->state_dir[0] == '/' &&
+    return fd_count >= 1 && ended(setup->state_dir, sizeof(setup->state_dir)) && setup->state_dir[0] == '/' &&
            ended(setup->base_dir, sizeof(setup->base_dir)) &&
            (setup->base_dir[0] == '/' || setup->flags & GUEST_ROOT_PLAIN);
 }
 
 bool request_create_ok(const struct guest_create *create, unsigned fd_count)
 {
-    unsigned cgroup2 = create->flags & GUEST_HAS_CGROUP2 ? 1 : 0;
-    return fd_count == 1 + cgroup2 && (create->id_base > 0 || create->id_count == 1) &&
+    unsigned cgroup2 = create->flags & GUEST_HAS_CGROUP2 ? 1 : 0, lock = create->flags & GUEST_KEPT ? 1 : 0;
+    return fd_count == 1 + cgroup2 + lock && (create->id_base > 0 || create->id_count == 1) &&
            create->id_count > 0 && create->id_count <= UINT32_MAX - create->id_base &&
-           ended(create->hostname, sizeof(create->hostname)) &&
+           ended(create->hostname, sizeof(create->hostname)) && ended(create->group, sizeof(create->group)) &&
+           !strchr(create->group, '/') && (create->group[0] || !lock) &&
            ended(create->folder, sizeof(create->folder)) && create->folder[0] && create->folder[0] != '/';
 }
 
 bool request_name_ok(const struct guest_name *name, unsigned fd_count)
 {
-    return fd_count == 0 && name->pid > 1 && name->hostname[0] &&
+    return fd_count <= 1 && name->pid > 1 && name->hostname[0] &&
            ended(name->hostname, sizeof(name->hostname));
 }
 
@@ -120,6 +123,7 @@ bool request_frame_ok(const struct serve_frame *frame)
         [SERVE_RUN] = {true, true, sizeof(struct serve_run), SERVE_RUN_MAX},
         [SERVE_KILL] = {true, true, 0, 0},
         [SERVE_PING] = {true, false, 0, 0},
+        [SERVE_CLEAR] = {true, true, 0, 0},
     };
     return frame->type < sizeof(types) / sizeof(types[0]) && types[frame->type].known &&
            frame->size >= types[frame->type].least && frame->size <= types[frame->type].most &&

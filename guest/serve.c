@@ -19,6 +19,7 @@
 #include <unistd.h>
 #include <linux/capability.h>
 
+#include "guest/clear.h"
 #include "guest/command.h"
 #include "guest/firewall.h"
 #include "guest/frames.h"
@@ -43,6 +44,7 @@ static const int stop_signals[] = {REAPER_KILL_SIGNAL, SIGINT, SIGQUIT, SIGHUP, 
 static struct {
     bool first; /* we are the container's first process */
     bool configured, closing;
+    bool has_run; /* a command, or refused to */
     struct serve_config config;
     struct rlimit nofile; /* as we were given it */
     int64_t lease_until, closing_until;
@@ -120,9 +122,13 @@ static int handle_frame(struct frame *frame)
     case SERVE_CONFIG:
         return configure(frame);
     case SERVE_RUN:
+        serve.has_run = true;
         return commands_run(frame);
     case SERVE_KILL:
         commands_kill(frame->head.id);
+        return 0;
+    case SERVE_CLEAR:
+        clear_begin(frame->head.id, serve.first);
         return 0;
     default: /* SERVE_PING: others don't come so far */
         frames_put(SERVE_PONG, 0, NULL, 0, NULL, 0);
@@ -130,11 +136,17 @@ static int handle_frame(struct frame *frame)
     }
 }
 
+/* What is asked for behind a CLEAR is for the time after it. */
+static bool is_listening(void)
+{
+    return !serve.closing && !clear_is_on() && frames_can_answer();
+}
+
 static void read_frames(int64_t now)
 {
     struct frame *frame;
     int came = 1;
-    while (came == 1 && frames_can_answer()) {
+    while (came == 1 && is_listening()) {
         came = frames_read(&frame);
         if (came == 1 && handle_frame(frame) < 0)
             came = -1;
@@ -170,10 +182,18 @@ static int poll_timeout(int64_t now)
     int64_t due = commands_due();
     due = serve.lease_until < due ? serve.lease_until : due;
     due = serve.closing_until < due ? serve.closing_until : due;
+    due = clear_due() < due ? clear_due() : due;
     if (due == INT64_MAX)
         return -1;
     int64_t ms = (due - now + NS_PER_MS - 1) / NS_PER_MS;
     return ms < 0 ? 0 : ms < INT32_MAX ? (int)ms : INT32_MAX;
+}
+
+static void check_once(void)
+{
+    const bool once = serve.config.flags & SERVE_ONCE && !serve.first;
+    if (once && serve.has_run && commands_are_over() && !frames_pending())
+        _exit(0);
 }
 
 static void check_clock(int64_t now)
@@ -194,7 +214,7 @@ static void turn(void)
     const bool open = !serve.closing;
     polled[SIGNALS] = (struct pollfd){.fd = FD_SIGNALS, .events = POLLIN};
     polled[REPORTS] = (struct pollfd){.fd = commands_reports(), .events = POLLIN};
-    polled[IN] = (struct pollfd){.fd = open && frames_can_answer() ? FD_FRAMES_IN : -1, .events = POLLIN};
+    polled[IN] = (struct pollfd){.fd = is_listening() ? FD_FRAMES_IN : -1, .events = POLLIN};
     polled[OUT] = (struct pollfd){.fd = open ? FD_FRAMES_OUT : -1, .events = frames_pending() ? POLLOUT : 0};
     unsigned count = COMMANDS + commands_poll(polled + COMMANDS);
     if (poll(polled, count, poll_timeout(sys_clock_ns())) < 0)
@@ -208,8 +228,10 @@ static void turn(void)
     commands_go_on(polled + COMMANDS, now);
     if (!serve.closing && polled[IN].revents)
         read_frames(now);
+    clear_go_on(now);
     if (!serve.closing && (frames_flush() < 0 || polled[OUT].revents & (POLLERR | POLLHUP)))
         close_stream();
+    check_once();
     check_clock(now);
 }
 
@@ -217,11 +239,13 @@ static void turn(void)
 
 /* Standard descriptors become /dev/null, for commands without input, and so that no reaper keeps the stream
  * open. */
-static int take_stream(void)
+static int take_stream(bool more)
 {
     if (dup3(STDIN_FILENO, FD_FRAMES_IN, O_CLOEXEC) < 0 || dup3(STDOUT_FILENO, FD_FRAMES_OUT, O_CLOEXEC) < 0)
         return -1;
     sys_close_range(FD_FRAMES_OUT + 1, ~0U);
+    if (more && dup3(STDERR_FILENO, FD_FRAMES_MORE, O_CLOEXEC) < 0)
+        return -1;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; fd <= STDERR_FILENO; fd++)
         if (dup2(null, fd) < 0)
@@ -241,14 +265,15 @@ static int take_files_limit(void)
     return setrlimit(RLIMIT_NOFILE, &ours);
 }
 
-static int set_up(void)
+static int set_up(bool more)
 {
     sigset_t stop;
     sigemptyset(&stop);
     serve.first = getpid() == 1;
     for (unsigned i = 0; serve.first && i < ARRAY_LEN(stop_signals); i++)
         sigaddset(&stop, stop_signals[i]);
-    if (take_stream() < 0 || signals_take(&stop) < 0 || commands_open_reports() < 0 || frames_open() < 0)
+    if (take_stream(more) < 0 || signals_take(&stop) < 0 || commands_open_reports() < 0 ||
+        frames_open(more) < 0)
         return -1;
     oom_open_score();
     oom_open_count();
@@ -257,10 +282,10 @@ static int set_up(void)
     return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
-int serve_run(void)
+int serve_run(bool more)
 {
     const struct serve_hello hello = {.magic = SERVE_MAGIC, .version = SERVE_VERSION, .pid = getpid()};
-    if (set_up() < 0)
+    if (set_up(more) < 0)
         return 1;
     frames_put(SERVE_HELLO, 0, &hello, sizeof(hello), NULL, 0);
     if (frames_flush() < 0)

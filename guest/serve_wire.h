@@ -7,9 +7,9 @@
  * A frame is a struct serve_frame and `size` bytes. Integers are of the machine's own order: engines run what
  * they are like, or the guest doesn't run at all. Many commands run at once, told apart by id.
  *
- * server -> guest: CONFIG first; RUN (with everything of the command, its whole input too); KILL; PING.
- * guest -> server: HELLO first; then READY in answer to CONFIG; per command OUTPUT, at most output_limit
- * bytes in all, and exactly one END; PONG.
+ * server -> guest: CONFIG first; RUN (with everything of the command, its whole input too); KILL; CLEAR;
+ * PING. guest -> server: HELLO first; then READY in answer to CONFIG; per command OUTPUT, at most
+ * output_limit bytes in all, and exactly one END; one END per CLEAR; PONG.
  *
  * Trust: as in wire.h. The server checks every size and number that comes from a guest. */
 #pragma once
@@ -35,6 +35,9 @@ enum serve_type {
     SERVE_KILL = 7, /* no body: end all of this command; END follows */
     SERVE_PING = 8, /* no body; renews the lease, answered by PONG */
     SERVE_PONG = 9,
+    SERVE_CLEAR =
+        10, /* no body: end all but the first process. END follows, of this id, which is no command's:
+             * stage RAN, or REQUEST with EPERM (not asked of the first process) or ETIMEDOUT */
 };
 
 struct serve_frame {
@@ -67,6 +70,10 @@ struct serve_config {
  * nothing else runs. It needs CAP_NET_ADMIN, which is given up in any case, also by one that isn't the first:
  * the engine gives it to whatever it starts. */
 #define SERVE_FIREWALL (1U << 1)
+/* One command is all: after its END the guest ends, and background processes live on. Not as the first
+ * process. For streams that cost something while they are open. */
+#define SERVE_ONCE (1U << 2)
+#define SERVE_ONCE_ID 1 /* that its command has where nothing else says so */
 
 /* What the guest found out. Frames that follow say no more than this allows. */
 struct serve_ready {

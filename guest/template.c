@@ -5,11 +5,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 
 #include "guest/report.h"
 #include "guest/sys.h"
@@ -53,7 +56,9 @@ struct sources {
 };
 
 /* One folder or file of the host as a detached mount, without what is mounted beneath it; in a user namespace
- * of our own the kernel won't uncover what that hides, and it comes along. -1 with errno: no such folder. */
+ * of our own the kernel won't uncover what that hides, and it comes along. It is made private: where the
+ * host's mounts are shared, as systemd makes them, what we mount on a copy would be mounted on the original
+ * too. -1 with errno: no such folder. */
 static int open_source(const char *path, unsigned attributes)
 {
     unsigned recursive = 0;
@@ -64,7 +69,7 @@ static int open_source(const char *path, unsigned attributes)
     }
     if (tree < 0)
         return -1;
-    const struct sys_mount_attr attr = {.attr_set = attributes};
+    const struct sys_mount_attr attr = {.attr_set = attributes, .propagation = MS_PRIVATE};
     if (sys_mount_setattr(tree, &attr, AT_EMPTY_PATH | recursive) == 0)
         return tree;
     int saved = errno;
@@ -171,6 +176,13 @@ static int open_borrowed(struct sources *ret, struct guest_error *err)
     return 0;
 }
 
+/* Nobody removes it as unused while we live, though our server may not: the descriptor stays open. */
+static int lock_base(const char *base_dir)
+{
+    int fd = open(base_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -1 : flock(fd, LOCK_SH | LOCK_NB);
+}
+
 static int open_sources(const struct guest_setup *setup, struct sources *ret, struct guest_error *err)
 {
     *ret = (struct sources){.state = -1, .base = -1, .proc = -1};
@@ -189,6 +201,8 @@ static int open_sources(const struct guest_setup *setup, struct sources *ret, st
         ret->base = open_source(setup->base_dir, SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
         if (ret->base < 0)
             return report_at(err, "open", setup->base_dir);
+        if (setup->flags & GUEST_ROOT_TOOLBOX && lock_base(setup->base_dir) < 0)
+            return report_at(err, "lock", setup->base_dir);
     }
     if (setup->flags & GUEST_USERS && open_borrowed(ret, err) < 0)
         return -1;
@@ -292,6 +306,23 @@ int template_make(const struct guest_setup *setup, int *ret_base, struct guest_e
     }
     close_sources(&sources);
     return failed;
+}
+
+int template_open_proc(void)
+{
+    _cleanup_fd_ int context = sys_fsopen("proc", 0);
+    if (context < 0 || sys_fsconfig(context, SYS_FSCONFIG_CMD_CREATE, NULL, NULL) < 0)
+        return -1;
+    return sys_fsmount(context, 0, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV | SYS_MOUNT_NOEXEC);
+}
+
+bool template_shows_proc(void)
+{
+    int status = -1;
+    pid_t pid = (pid_t)syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0);
+    if (pid == 0)
+        _exit(template_open_proc() < 0);
+    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
 
 static void lower_path(unsigned slot, char *ret, size_t size)

@@ -31,9 +31,10 @@ static const struct {
     {"proc/fs", MASK_READ_ONLY},       {"proc/sysrq-trigger", MASK_READ_ONLY},
 };
 
-/* The kernel gives a namespace no more of /proc than its maker sees. */
-static const char hidden_proc[] = "parts of /proc are hidden here, as in containers: run the container with "
-                                  "--security-opt systempaths=unconfined";
+/* The kernel gives a namespace no more of /proc than its maker sees. Where that isn't all (in containers),
+ * these are what there is: they tell of the machine and of no process. */
+static const char *const proc_files[] = {"cpuinfo", "filesystems", "loadavg", "meminfo",
+                                         "stat",    "uptime",      "version"};
 
 static int mount_overlay(uint32_t root_flags, unsigned slot, struct guest_error *err)
 {
@@ -60,10 +61,8 @@ static int bind_plain(struct guest_error *err)
 static int make_folder(const char *name, struct guest_error *err)
 {
     struct stat st;
-    if (mkdir(name, 0755) == 0)
-        return 0;
-    if (errno != EEXIST || fstatat(AT_FDCWD, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return report_at(err, "make", name);
+    if (lstat(name, &st) < 0)
+        return errno == ENOENT && mkdir(name, 0755) == 0 ? 0 : report_at(err, "make", name);
     if (!S_ISDIR(st.st_mode)) {
         errno = ENOTDIR;
         return report_at(err, "make", name);
@@ -125,6 +124,35 @@ static int mask_proc(struct guest_error *err)
     return 0;
 }
 
+static int mount_proc(struct guest_error *err)
+{
+    if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return report(err, "mount proc");
+    return mask_proc(err);
+}
+
+/* What has a part of it hidden on top is never bound as a whole: nobody would see that it is another's. */
+static int imitate_proc(struct guest_error *err)
+{
+    const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+    if (mount("proc", "proc", "tmpfs", flags, "size=16k,mode=555") < 0)
+        return report(err, "mount proc");
+    for (unsigned i = 0; i < ARRAY_LEN(proc_files); i++) {
+        char source[32], target[32];
+        snprintf(source, sizeof(source), "/proc/%s", proc_files[i]);
+        snprintf(target, sizeof(target), "proc/%s", proc_files[i]);
+        if (access(source, R_OK) < 0)
+            continue;
+        _cleanup_fd_ int file = open(target, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+        if (file < 0 || mount(source, target, NULL, MS_BIND, NULL) < 0 ||
+            mount(NULL, target, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | flags, NULL) < 0)
+            return report_at(err, "show", target);
+    }
+    if (mount(NULL, "proc", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | flags, NULL) < 0)
+        return report(err, "lock proc");
+    return 0;
+}
+
 int tree_make(uint32_t root_flags, unsigned slot, uint64_t shm_bytes, struct guest_error *err)
 {
     if ((root_flags & GUEST_ROOT_PLAIN ? bind_plain(err) : mount_overlay(root_flags, slot, err)) < 0)
@@ -133,10 +161,9 @@ int tree_make(uint32_t root_flags, unsigned slot, uint64_t shm_bytes, struct gue
         return -1;
     if (root_flags & GUEST_ROOT_TOOLBOX && bind_toolbox(err) < 0)
         return -1;
-    if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
-        return errno == EPERM ? report_text(err, EPERM, "mount proc", hidden_proc)
-                              : report(err, "mount proc");
-    if (mount_dev(root_flags, shm_bytes, err) < 0 || mask_proc(err) < 0)
+    if ((root_flags & GUEST_PROC_HIDDEN ? imitate_proc(err) : mount_proc(err)) < 0)
+        return -1;
+    if (mount_dev(root_flags, shm_bytes, err) < 0)
         return -1;
     if (sys_pivot_root(".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         return report(err, "pivot");

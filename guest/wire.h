@@ -5,7 +5,8 @@
  * - control socket, server <-> zygote: setup once, then create and name; one reply each.
  * - channel, server <-> init, one per computer: the server makes the pair and passes the far end with create,
  *   so it may send before init is there: GUEST_BEGIN first, which init answers with GUEST_READY, then
- * requests.
+ *   requests. A computer that was given GUEST_KEEP outlives its server: the next one connects to init's
+ *   socket and has a new channel, with GUEST_ATTACH first.
  * - status pipe, init -> server, one per exec: exactly one struct guest_exit, then end of file. End of file
  *   without it: the computer is gone.
  *
@@ -16,7 +17,8 @@
 #include <limits.h>
 #include <stdint.h>
 
-#define GUEST_VERSION 1
+/* To be raised with every change of what server and init say to each other: computers outlive servers. */
+#define GUEST_VERSION 2
 
 /* When the zygote starts it has this descriptor, /dev/null as 0, 1 and 2, argv {"sandbox-zygote"} and an
  * empty environment. */
@@ -26,19 +28,23 @@
 #define GUEST_FDS_MAX 8
 #define GUEST_TEXT_MAX 200
 #define GUEST_PATH_MAX 512
+#define GUEST_GROUP_MAX 32
 #define GUEST_BODY_MAX (3U << 20) /* argv + environment + cwd of one exec */
 
 enum guest_type {
     GUEST_SETUP = 1,  /* server -> zygote; reply GUEST_REPLY */
     GUEST_CREATE = 2, /* server -> zygote; reply GUEST_REPLY with the pidfd of init */
     GUEST_REPLY = 3,
-    GUEST_READY = 4, /* init -> server, once: the computer is complete, or what failed; then init exits */
-    GUEST_EXEC = 5,  /* server -> init; answered on the status pipe */
-    GUEST_KILL = 6,  /* server -> init: end all of an exec (only with GUEST_SCOPE_REAPER) */
-    GUEST_OPEN = 7,  /* server -> init: make a new file; answered on the socket passed with it */
-    GUEST_BEGIN = 8, /* server -> init, first: all that it needs is there */
-    GUEST_NAME = 9,  /* server -> zygote: a computer gets its name late; reply GUEST_REPLY */
-    GUEST_OWN = 10,  /* server -> zygote: change owners; reply GUEST_REPLY, in whatever order */
+    GUEST_READY = 4,   /* init -> server, once: the computer is complete, or what failed; then init exits */
+    GUEST_EXEC = 5,    /* server -> init; answered on the status pipe */
+    GUEST_KILL = 6,    /* server -> init: end all of an exec (only with GUEST_SCOPE_REAPER) */
+    GUEST_OPEN = 7,    /* server -> init: make a new file; answered on the socket passed with it */
+    GUEST_BEGIN = 8,   /* server -> init, first: all that it needs is there */
+    GUEST_NAME = 9,    /* server -> zygote: a computer gets its name late; reply GUEST_REPLY */
+    GUEST_OWN = 10,    /* server -> zygote: change owners; reply GUEST_REPLY, in whatever order */
+    GUEST_KEEP = 11,   /* server -> init: from now on the computer outlives its server */
+    GUEST_ATTACH = 12, /* server -> init, first on a channel of its own; reply GUEST_READY */
+    GUEST_LEAVE = 13,  /* server -> init, last: GUEST_READY if processes are left, else init ends */
 };
 
 /* A step that failed, as a record, so that a failure deep inside arrives as a normal error. */
@@ -50,7 +56,8 @@ struct guest_error {
 
 /* The zygote makes its own mount namespace and pivots into a minimal root that holds only the state folder
  * (at /state), the root folder for computers (at /base), the toolbox, a template of /dev, /proc, and places
- * to mount on. Descriptors: [0] pidfd of the server. */
+ * to mount on. Descriptors: [0] pidfd of the server, then folders that the groups of computers are in: where
+ * computers outlive the server, the zygote does too, and removes their groups. */
 struct guest_setup {
     uint32_t type, version;
     uint32_t flags;                 /* GUEST_ROOT_* */
@@ -68,26 +75,40 @@ struct guest_setup {
 /* With GUEST_USERS: the one id that an ordinary user has is all there is. The zygote maps it itself and asks
  * nobody. In computers changing owners seems to work, and does nothing. */
 #define GUEST_ONE_ID (1U << 3)
+/* No namespaces at all: see weak.h. FOLDER/upper is what a computer may write to, and its first working
+ * directory. Its init ends everything else in the computer when it ends by itself, so it is told to end by
+ * GUEST_END_SIGNAL. */
+#define GUEST_WEAK (1U << 4)
+#define GUEST_END_SIGNAL 15 /* SIGTERM */
+/* Said by the zygote of itself: see GUEST_REPLY_PROC_HIDDEN. */
+#define GUEST_PROC_HIDDEN (1U << 5)
 
-/* Descriptors: [0] init's end of the channel, [1] the cgroup2 folder that init is born in, if
- * GUEST_HAS_CGROUP2. `folder` need not be there before GUEST_BEGIN. */
+/* Descriptors: [0] init's end of the channel, then the cgroup2 folder that init is born in, if
+ * GUEST_HAS_CGROUP2, then the lock of a computer that is to outlive the server, if GUEST_KEPT: open until the
+ * computer and its groups are gone. `folder` need not be there before GUEST_BEGIN. */
 struct guest_create {
     uint32_t type;
     uint32_t request; /* echoed in the reply */
     uint32_t flags;
-    uint32_t id_base, id_count; /* user and group ids that are 0 .. in the computer; see users_map() */
-    uint32_t nofile;            /* RLIMIT_NOFILE */
-    uint32_t nproc;             /* RLIMIT_NPROC, where no control group counts processes; 0: none */
-    uint64_t shm_bytes;         /* size of /dev/shm */
-    uint64_t file_bytes;        /* RLIMIT_FSIZE of its commands; 0: none */
-    char hostname[65];          /* "": it gets one by GUEST_NAME, once */
+    /* User and group ids that are 0 .. in the computer; see users_map(). GUEST_WEAK: the first is its user.
+     */
+    uint32_t id_base, id_count;
+    uint32_t nofile;             /* RLIMIT_NOFILE */
+    uint32_t nproc;              /* RLIMIT_NPROC, where no control group counts processes; 0: none */
+    uint64_t data_bytes;         /* RLIMIT_DATA, where no control group counts memory; 0: none */
+    uint64_t shm_bytes;          /* size of /dev/shm */
+    uint64_t file_bytes;         /* RLIMIT_FSIZE of its commands; 0: none */
+    char hostname[65];           /* "": it gets one by GUEST_NAME, once */
+    char group[GUEST_GROUP_MAX]; /* name of its groups */
     /* Beneath state_dir; holds upper and work (or root); 0700, owned by id_base. GUEST_BEGIN_DISK: unused. */
     char folder[GUEST_PATH_MAX];
 };
 #define GUEST_HAS_CGROUP2 (1U << 0)
 #define GUEST_SCOPE_REAPER (1U << 1) /* no cgroup2 to kill by: a subreaper process per exec */
+#define GUEST_KEPT (1U << 2)
 
-/* The host name of a computer that was made without one. `pid` as the reply to its create had it. */
+/* The host name of a computer that was made without one. `pid` as the reply to its create had it.
+ * Descriptors: [0] its lock, if it is to outlive the server. */
 struct guest_name {
     uint32_t type;
     uint32_t request;
@@ -113,8 +134,12 @@ struct guest_reply {
     uint32_t type;
     uint32_t request;
     int32_t pid; /* of init, as the zygote sees it */
+    uint32_t flags;
     struct guest_error error;
 };
+/* Of a setup: the kernel lets computers have no /proc of their own, since parts of the one around are hidden.
+ * Theirs holds a few files about the machine, and no processes. */
+#define GUEST_REPLY_PROC_HIDDEN (1U << 0)
 
 /* What takes the server time, folders and groups, is made while the kernel makes the namespaces: init waits
  * for this packet before it touches any. Descriptors: with GUEST_BEGIN_DISK, a mount that is attached
@@ -128,9 +153,30 @@ struct guest_begin {
 };
 #define GUEST_BEGIN_DISK (1U << 0)
 
+/* Descriptors, of the answer to GUEST_ATTACH: [0] the disk that came with GUEST_BEGIN_DISK. */
 struct guest_ready {
     uint32_t type;
+    uint32_t next_exec; /* no exec had this id, or a higher one */
     struct guest_error error;
+};
+
+/* Descriptors: [0] a bound SEQPACKET socket, on which init listens for the next server, [1] the computer's
+ * lock, which init holds as long as it lives. When the server has gone, commands that somebody waited for
+ * are ended, and all that they have started and not let go; what else runs goes on. Without a process and
+ * without a server init ends. */
+struct guest_keep {
+    uint32_t type;
+};
+
+/* Descriptors: [0] pidfd of the server. */
+struct guest_attach {
+    uint32_t type, version;
+    uint32_t flags;
+};
+#define GUEST_ATTACH_KEEP (1U << 0) /* it is to outlive this server too */
+
+struct guest_leave {
+    uint32_t type;
 };
 
 /* The body: cwd, then argc arguments, then envc NAME=VALUE, each ended by NUL. It follows the struct in the
@@ -169,6 +215,8 @@ struct guest_exit {
     uint32_t stage;
     int32_t sys;
     int32_t wait_status;       /* of waitpid(2) form */
+    uint64_t cpu_us;           /* of the command and what it has waited for, in both modes; 0: not known */
+    uint64_t peak_bytes;       /* resident, of the largest of these */
     uint32_t background_count; /* reaper scopes only: what still runs, as the computer numbers it */
     uint32_t background_more;
     int32_t background[GUEST_BACKGROUND_MAX];

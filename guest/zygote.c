@@ -8,10 +8,11 @@
  * computer under way has a slot. One that was made before it had an id gets its host name later.
  *
  * It is the parent of all inits and reaps them; until then their numbers can't be reused, so it may kill by
- * number. If the server goes, it kills them. If it is killed itself, they live on: nothing ties an init to
- * it. */
+ * number. If the server goes, it kills those that end with it, and stays until the others have ended, to
+ * remove their groups. If it is killed itself, they live on: nothing ties an init to it. */
 #include "guest/zygote.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -27,27 +28,35 @@
 #include <sys/wait.h>
 #include <linux/capability.h>
 
+#include "base/fault.h"
 #include "guest/init.h"
 #include "guest/owner.h"
 #include "guest/packet.h"
+#include "guest/reaper.h"
 #include "guest/report.h"
 #include "guest/request.h"
 #include "guest/signals.h"
 #include "guest/sys.h"
 #include "guest/template.h"
 #include "guest/users.h"
+#include "guest/weak.h"
 
 #define SLOTS 64
 #define STALE_MAX 8
 /* What can wait, waits until the computer just made is likely to be complete: it needs the CPUs. */
 #define IDLE_MS 4
 #define INITS_MAX 16384
+#define SETTINGS_USES 32
 #define GOODBYE_MS 2000 /* without a sign of progress */
 #define GOODBYE_STEP_MS 100
+#define GROUP_PARENTS_MAX (GUEST_FDS_MAX - 1)
+#define GROUP_AGAIN_MS_MAX 4096 /* of a wait that doubles, until the kernel is done with who was in it */
 
 struct child {
     pid_t pid;
     int names; /* its UTS namespace, while it has no host name; else -1 */
+    int lock;  /* of one that outlives the server, until its groups are removed; else -1 */
+    char group[GUEST_GROUP_MAX];
 };
 
 static struct {
@@ -55,10 +64,15 @@ static struct {
     bool may_trace; /* has CAP_SYS_PTRACE */
     bool is_fresh;  /* nobody has had the three namespaces that we are in */
     bool has_idle_work;
+    bool strays;     /* see end_strays() */
     int sync[SLOTS]; /* our end; -1: the slot is free */
     uint64_t stale;  /* free slots whose lower is still attached, a bit each */
+    int settings;    /* see open_settings() */
+    unsigned settings_uses;
     struct child inits[INITS_MAX];
     unsigned init_count;
+    int parents[GROUP_PARENTS_MAX]; /* folders that groups are in */
+    unsigned parent_count;
 } zygote;
 
 /* --- making one computer --- */
@@ -66,19 +80,27 @@ static struct {
 /* The base as it is, not shifted for each computer, is good enough where there are no ids to shift to. */
 static bool has_lowers(void)
 {
-    return !(zygote.root_flags & (GUEST_ROOT_PLAIN | GUEST_ONE_ID));
+    return !(zygote.root_flags & (GUEST_ROOT_PLAIN | GUEST_ONE_ID | GUEST_WEAK));
+}
+
+static bool is_weak(void)
+{
+    return zygote.root_flags & GUEST_WEAK;
 }
 
 /* What the child can't do for itself; it waits meanwhile. */
 static int prepare_child(pid_t pid, const struct guest_create *create, unsigned slot, struct guest_error *err)
 {
     char path[24];
+    if (is_weak())
+        return 0;
     snprintf(path, sizeof(path), "/proc/%d", (int)pid);
     _cleanup_fd_ int process = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (process < 0)
         return report(err, "open process");
     if (users_map(process, create, err) < 0)
         return -1;
+    FAULT_POINT("zygote.mapped");
     if (!has_lowers())
         return 0;
     _cleanup_fd_ int user_namespace = openat(process, "ns/user", O_RDONLY | O_CLOEXEC);
@@ -117,7 +139,7 @@ static pid_t clone_init(const struct guest_create *create, const int *fds, unsig
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = (unsigned)fds[1];
     }
-    pid_t pid = clone_owned(&args, create->id_base);
+    pid_t pid = is_weak() ? weak_clone(ret_pidfd) : clone_owned(&args, create->id_base);
     if (pid != 0)
         return pid;
     close(zygote.sync[slot]);
@@ -149,10 +171,27 @@ static void free_slot(unsigned slot)
         detach_stale();
 }
 
+/* What a /proc has looked up beneath sys/net it keeps for each network namespace as long as that lives, all
+ * under the same names. Once a thousand computers live, finding ours among them would take longer than making
+ * the namespace. So this is a /proc of our own, which a new one replaces now and then; who isn't root of the
+ * machine gets none, and looks where all do. */
+static int open_settings(void)
+{
+    if (zygote.settings >= 0 && zygote.settings_uses++ < SETTINGS_USES)
+        return zygote.settings;
+    sys_close_fd(&zygote.settings);
+    _cleanup_fd_ int own = template_open_proc();
+    _cleanup_fd_ int around = own < 0 ? open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    zygote.settings = fcntl(own < 0 ? around : own, F_DUPFD_CLOEXEC, FD_SYNC + 1); /* not kept by an init */
+    zygote.settings_uses = 1;
+    return zygote.settings;
+}
+
 /* Without capabilities in this namespace, low ports have to be open to all. */
 static int open_ports(struct guest_error *err)
 {
-    _cleanup_fd_ int fd = open("/proc/sys/net/ipv4/ip_unprivileged_port_start", O_WRONLY | O_CLOEXEC);
+    _cleanup_fd_ int fd =
+        openat(open_settings(), "sys/net/ipv4/ip_unprivileged_port_start", O_WRONLY | O_CLOEXEC);
     if (fd < 0 && errno == EROFS &&
         zygote.root_flags & GUEST_USERS) /* in a container: low ports stay closed */
         return 0;
@@ -163,7 +202,7 @@ static int open_ports(struct guest_error *err)
 
 static int refresh(struct guest_error *err)
 {
-    if (zygote.is_fresh)
+    if (zygote.is_fresh || is_weak())
         return 0;
     if (unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
         return report(err, "unshare");
@@ -174,6 +213,7 @@ static int refresh(struct guest_error *err)
     if (open_ports(err) < 0)
         return -1;
     zygote.is_fresh = true;
+    FAULT_POINT("zygote.refreshed");
     return 0;
 }
 
@@ -182,24 +222,34 @@ static int open_names(void)
     return open("/proc/self/ns/uts", O_RDONLY | O_CLOEXEC);
 }
 
-static int make_computer(const struct guest_create *create, const int *fds, unsigned slot, int *ret_pidfd,
-                         pid_t *ret_pid, struct guest_error *err)
+static void add_child(const struct guest_create *create, struct packet *packet, pid_t pid, int names)
 {
+    struct child *child = &zygote.inits[zygote.init_count++];
+    *child = (struct child){.pid = pid, .names = names, .lock = -1};
+    memcpy(child->group, create->group, sizeof(child->group));
+    if (create->flags & GUEST_KEPT)
+        child->lock = packet_take_fd(packet, packet->fd_count - 1);
+}
+
+static int make_computer(struct packet *packet, unsigned slot, int *ret_pidfd, pid_t *ret_pid,
+                         struct guest_error *err)
+{
+    const struct guest_create *create = (const void *)packet->bytes;
     int pair[2];
     if (zygote.init_count == INITS_MAX)
         return report_text(err, EAGAIN, "count computers", "too many");
     if (refresh(err) < 0)
         return -1;
-    if (sethostname(create->hostname, strlen(create->hostname)) < 0)
+    if (!is_weak() && sethostname(create->hostname, strlen(create->hostname)) < 0)
         return report(err, "set hostname");
-    _cleanup_fd_ int names = -1;
+    _cleanup_fd_ int names = -1; /* without namespaces: a descriptor like others, that nobody enters */
     if (!create->hostname[0] && (names = open_names()) < 0)
         return report(err, "open names");
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return report(err, "make sync pair");
     zygote.sync[slot] = pair[0];
     _cleanup_fd_ int child_sync = pair[1];
-    pid_t pid = clone_init(create, fds, slot, child_sync, ret_pidfd);
+    pid_t pid = clone_init(create, packet->fds, slot, child_sync, ret_pidfd);
     if (pid < 0) {
         report(err, "clone");
         free_slot(slot);
@@ -207,8 +257,9 @@ static int make_computer(const struct guest_create *create, const int *fds, unsi
     }
     zygote.is_fresh = false;
     zygote.has_idle_work = true;
-    zygote.inits[zygote.init_count++] = (struct child){pid, names};
+    add_child(create, packet, pid, names);
     names = -1;
+    FAULT_POINT("zygote.cloned");
     if (prepare_child(pid, create, slot, err) < 0 || send(pair[0], "g", 1, MSG_NOSIGNAL) != 1) {
         if (!err->stage[0])
             report(err, "start init");
@@ -218,6 +269,7 @@ static int make_computer(const struct guest_create *create, const int *fds, unsi
         return -1;
     }
     *ret_pid = pid;
+    FAULT_POINT("zygote.started");
     return 0;
 }
 
@@ -232,7 +284,7 @@ static bool find_slot(unsigned *ret)
     return false;
 }
 
-static void handle_create(const struct packet *packet)
+static void handle_create(struct packet *packet)
 {
     const struct guest_create *create = (const void *)packet->bytes;
     struct guest_reply reply = {.type = GUEST_REPLY, .request = create->request};
@@ -242,10 +294,11 @@ static void handle_create(const struct packet *packet)
     if (packet->cut || !request_create_ok(create, packet->fd_count) || (create->id_base == 0) != one_id ||
         !find_slot(&slot)) {
         report_text(&reply.error, EINVAL, "read request", "malformed create");
-    } else if (make_computer(create, packet->fds, slot, &pidfd, &reply.pid, &reply.error) < 0) {
+    } else if (make_computer(packet, slot, &pidfd, &reply.pid, &reply.error) < 0) {
         pidfd = -1;
     }
     packet_send(GUEST_FD_CONTROL, &reply, sizeof(reply), pidfd, 0);
+    FAULT_POINT("zygote.answered");
     if (pidfd >= 0)
         close(pidfd);
 }
@@ -265,17 +318,20 @@ static int set_name(struct child *child, const char *hostname, struct guest_erro
 {
     _cleanup_fd_ int own = open_names(), theirs = child->names;
     child->names = -1;
+    if (is_weak())
+        return 0;
     if (own < 0 || setns(theirs, CLONE_NEWUTS) < 0)
         return report(err, "enter names");
     int failed = sethostname(hostname, strlen(hostname));
     int sys = errno;
+    FAULT_POINT("zygote.named");
     if (setns(own, CLONE_NEWUTS) < 0)
         _exit(1); /* the next computer would be born with another's name */
     errno = sys;
     return failed < 0 ? report(err, "set hostname") : 0;
 }
 
-static void handle_name(const struct packet *packet)
+static void handle_name(struct packet *packet)
 {
     const struct guest_name *name = (const void *)packet->bytes;
     struct guest_reply reply = {.type = GUEST_REPLY, .request = name->request, .pid = name->pid};
@@ -284,8 +340,8 @@ static void handle_name(const struct packet *packet)
         report_text(&reply.error, EINVAL, "read request", "malformed name");
     else if (!(child = find_nameless(name->pid)))
         report_text(&reply.error, ESRCH, "name a computer", "it has ended, or has a name");
-    else
-        set_name(child, name->hostname, &reply.error);
+    else if (set_name(child, name->hostname, &reply.error) == 0)
+        child->lock = packet_take_fd(packet, 0);
     packet_send(GUEST_FD_CONTROL, &reply, sizeof(reply), -1, 0);
 }
 
@@ -311,14 +367,74 @@ static void handle_own(const struct packet *packet)
 
 /* --- serving --- */
 
+static void remove_inner_groups(int group)
+{
+    DIR *dir = fdopendir(group);
+    if (!dir)
+        return;
+    for (const struct dirent *e; (e = readdir(dir));)
+        if (e->d_type == DT_DIR && e->d_name[0] != '.')
+            unlinkat(group, e->d_name, AT_REMOVEDIR);
+    closedir(dir);
+}
+
+static void remove_group(int parent, const char *name)
+{
+    for (int ms = 1; ms <= GROUP_AGAIN_MS_MAX; ms *= 2) {
+        int group = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (group < 0)
+            return;
+        remove_inner_groups(group);
+        if (unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno != EBUSY)
+            return;
+        poll(NULL, 0, ms);
+    }
+}
+
+/* Asked anew: it may have ended while the end of an init was being seen to. */
+static bool is_alone(void)
+{
+    struct pollfd server = {.fd = FD_SERVER, .events = POLLIN};
+    return poll(&server, 1, 0) == 1;
+}
+
+/* A server looks after its own. Of a computer that has outlived it, nothing would be left but its groups,
+ * until the next server comes. The lock keeps such a one from making them anew meanwhile. */
+static void clean_up(struct child *child)
+{
+    if (child->lock >= 0 && is_alone())
+        for (unsigned i = 0; i < zygote.parent_count; i++)
+            remove_group(zygote.parents[i], child->group);
+    sys_close_fd(&child->names);
+    sys_close_fd(&child->lock);
+}
+
 static void forget(pid_t pid)
 {
     for (unsigned i = 0; i < zygote.init_count; i++)
         if (zygote.inits[i].pid == pid) {
-            sys_close_fd(&zygote.inits[i].names);
+            clean_up(&zygote.inits[i]);
             zygote.inits[i] = zygote.inits[--zygote.init_count];
             return;
         }
+}
+
+/* Without namespaces, what an init didn't end before it was ended itself has fallen to us. The end of each of
+ * them brings us here again. */
+static void end_strays(void)
+{
+    static pid_t inits[INITS_MAX];
+    for (unsigned i = 0; i < zygote.init_count; i++)
+        inits[i] = zygote.inits[i].pid;
+    zygote.strays = is_weak() && reaper_kill_beneath(getpid(), inits, zygote.init_count);
+}
+
+/* Whom an init shuts in may be its equal there, and have stopped it. */
+static void wake(pid_t pid)
+{
+    for (unsigned i = 0; i < zygote.init_count; i++)
+        if (zygote.inits[i].pid == pid)
+            kill(pid, SIGCONT);
 }
 
 static void reap(void)
@@ -326,19 +442,39 @@ static void reap(void)
     struct signalfd_siginfo drained[8];
     while (read(FD_SIGNALS, drained, sizeof(drained)) > 0)
         continue;
-    for (pid_t pid; (pid = waitpid(-1, NULL, WNOHANG)) > 0;)
-        forget(pid);
+    int status;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG | (is_weak() ? WUNTRACED : 0))) > 0;) {
+        if (WIFSTOPPED(status))
+            wake(pid);
+        else
+            forget(pid);
+    }
+    end_strays();
 }
 
-/* The server is gone, and all of its computers with it. Not to wait for ever for one that can't die. */
+static unsigned count_kept(void)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < zygote.init_count; i++)
+        count += zygote.inits[i].lock >= 0;
+    return count;
+}
+
+/* The server is gone, and its computers with it, but those that outlive it: not to wait for ever for one that
+ * can't die, but as long as it takes for those. */
 static int say_goodbye(void)
 {
     struct pollfd signals = {.fd = FD_SIGNALS, .events = POLLIN};
+    FAULT_POINT("zygote.alone");
+    close(GUEST_FD_CONTROL);
     for (unsigned i = 0; i < zygote.init_count; i++)
-        kill(zygote.inits[i].pid, SIGKILL);
-    for (int left = GOODBYE_MS; zygote.init_count > 0 && left > 0; reap())
+        if (zygote.inits[i].lock < 0)
+            kill(zygote.inits[i].pid, SIGKILL);
+    for (int left = GOODBYE_MS; (zygote.init_count > count_kept() || zygote.strays) && left > 0; reap())
         if (poll(&signals, 1, GOODBYE_STEP_MS) == 0)
             left -= GOODBYE_STEP_MS;
+    for (; count_kept() > 0; reap())
+        poll(&signals, 1, -1);
     return 0;
 }
 
@@ -356,7 +492,7 @@ static void free_slots(const struct pollfd *polled, const unsigned *slots, unsig
             free_slot(slots[i]);
 }
 
-static void handle_request(const struct packet *packet)
+static void handle_request(struct packet *packet)
 {
     uint32_t type = request_type(packet->bytes, packet->size);
     if (type == GUEST_CREATE)
@@ -416,6 +552,19 @@ static bool has_capability(unsigned capability)
            data[capability / 32].effective >> (capability % 32) & 1;
 }
 
+/* To numbers that nothing else is to have. */
+static int take_parents(struct packet *packet, struct guest_error *err)
+{
+    for (unsigned i = 1; i < packet->fd_count; i++) {
+        _cleanup_fd_ int fd = packet_take_fd(packet, i);
+        int parent = fcntl(fd, F_DUPFD_CLOEXEC, FD_SYNC + 1);
+        if (parent < 0)
+            return report(err, "take groups");
+        zygote.parents[zygote.parent_count++] = parent;
+    }
+    return 0;
+}
+
 static int set_up(struct packet *packet, int *ret_base, struct guest_error *err)
 {
     static struct packet reply;
@@ -425,6 +574,8 @@ static int set_up(struct packet *packet, int *ret_base, struct guest_error *err)
         return report_text(err, EINVAL, "read request", "malformed setup");
     if (setup->version != GUEST_VERSION)
         return report_text(err, EINVAL, "check version", "server and guest are of different builds");
+    if (take_parents(packet, err) < 0)
+        return -1;
     if (sys_move_fd(packet_take_fd(packet, 0), FD_SERVER) < 0)
         return report(err, "take server");
     if (signals_take(NULL) < 0)
@@ -434,15 +585,23 @@ static int set_up(struct packet *packet, int *ret_base, struct guest_error *err)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    zygote.root_flags = setup->flags;
+    zygote.root_flags = setup->flags & ~GUEST_PROC_HIDDEN;
+    zygote.settings = -1;
     zygote.may_trace = !(setup->flags & GUEST_USERS) && has_capability(CAP_SYS_PTRACE);
     for (unsigned i = 0; i < SLOTS; i++)
         zygote.sync[i] = -1;
+    if (is_weak())
+        return weak_prepare(setup->state_dir, err);
     if (users_enter(setup->flags, &reply, err) < 0)
         return -1;
     if (unshare(CLONE_NEWNS) < 0)
         return report(err, "make mount namespace");
-    return template_make(setup, ret_base, err);
+    FAULT_POINT("zygote.apart");
+    if (template_make(setup, ret_base, err) < 0)
+        return -1;
+    if (setup->flags & GUEST_USERS && !template_shows_proc())
+        zygote.root_flags |= GUEST_PROC_HIDDEN;
+    return 0;
 }
 
 int zygote_run(void)
@@ -454,6 +613,7 @@ int zygote_run(void)
     int base = -1;
     int failed = set_up(&packet, &base, &reply.error);
     packet_close_fds(&packet);
+    reply.flags = zygote.root_flags & GUEST_PROC_HIDDEN ? GUEST_REPLY_PROC_HIDDEN : 0;
     packet_send(GUEST_FD_CONTROL, &reply, sizeof(reply), base, 0);
     if (failed)
         return 1;

@@ -5,8 +5,9 @@
  * removes what dead servers left (warm_up). Where nothing says which backend it is, and there is something
  * that looks like an engine, a worker asks it meanwhile (ask); what needs to know waits in the protocol.
  *
- * End: the first of end of input, lost output, a dead parent, SIGTERM, SIGINT, SIGHUP begins it (begin_end).
- * The session closes: calls are cancelled, computers killed, all within END_SECONDS; then the loop stops.
+ * End: the first of end of input, lost output, a dead parent, SIGTERM, SIGINT, SIGHUP begins it (begin_end);
+ * over HTTP there is no input and the parent doesn't matter. The sessions close: calls are cancelled,
+ * computers killed, all within the time that front_close() gives it; then the loop stops.
  * What could not be removed in time is told on stderr and by exit code 1, and is the next start's to reap. */
 #include "app.h"
 
@@ -14,6 +15,7 @@
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -22,19 +24,25 @@
 
 #include "backends/backend.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/mem.h"
 #include "base/pool.h"
 #include "compose.h"
 #include "computers/computers.h"
 #include "config/config.h"
+#include "front.h"
+#include "metrics.h"
 #include "protocol/protocol.h"
-#include "transport/stdio.h"
 
-/* A client that closed our input waits 2 s before it gets rude; a person expects an instant. */
-#define END_SECONDS 0.8
+/* Between looks at a backend that can make no computer. */
+#define LOOK_AGAIN_SECONDS 5
+
+/* LOOKING: a worker is about to tell. */
+enum condition { CONDITION_UNKNOWN, CONDITION_LOOKING, CONDITION_GOOD, CONDITION_BAD };
 
 struct app {
     struct config *config;
@@ -46,13 +54,17 @@ struct app {
     enum config_backend backend; /* CONFIG_AUTO while an engine is asked */
     struct parts parts;          /* empty then */
     struct protocol *protocol;
-    struct stdio *stdio;
+    struct front *front;
+    struct metrics *metrics; /* of a server for many */
 
     struct loop_signal *signals[4];
     struct loop_signal *child_signal; /* only as pid 1 */
     struct loop_watch *parent_watch;
     int parent_pidfd;
     struct pool_job ask_job;
+    atomic_int condition;   /* enum condition, of the backend */
+    struct error hindrance; /* with CONDITION_BAD; nobody writes it then */
+    int64_t looked_at;
     struct loop_post asked;
     struct pool_job warm_job;
     bool greeted;         /* the first reply was written */
@@ -78,12 +90,14 @@ static void begin_end(void *arg)
     if (app->ending)
         return;
     app->ending = true;
-    app->end_deadline = clock_deadline_after(END_SECONDS);
-    session_close(stdio_session(app->stdio), app->end_deadline, end_done, app);
+    app->end_deadline = front_close(app->front, end_done, app);
 }
 
 static void on_signal(void *arg, int signo)
 {
+    struct app *app = arg;
+    if (signo == SIGHUP && front_reload(app->front))
+        return;
     log_debug("ending on %s", strsignal(signo));
     begin_end(arg);
 }
@@ -103,6 +117,16 @@ static void on_child(void *arg, int signo)
         ;
 }
 
+static void tell_of_no_engine(const struct app *app)
+{
+    const char *name = app->parts.backend->ops->name;
+    _cleanup_(cleanup_free) char *hindrance = backend_hindrance(app->values);
+    log_warning(
+        "computers are made by the %s backend, as no container engine answers%s%s%s; --backend %s says "
+        "that this is meant",
+        name, hindrance ? " (" : "", hindrance ? hindrance : "", hindrance ? ")" : "", name);
+}
+
 /* What a person should know once, at start. */
 static void tell_backend(const struct app *app)
 {
@@ -110,9 +134,7 @@ static void tell_backend(const struct app *app)
     if (app->values->backend == CONFIG_AUTO && app->backend == CONFIG_DOCKER)
         log_info("computers are made by the %s backend", backend->ops->name);
     else if (app->values->backend == CONFIG_AUTO)
-        log_warning("computers are made by the %s backend, as no container engine answers; --backend %s says "
-                    "that this is meant",
-                    backend->ops->name, backend->ops->name);
+        tell_of_no_engine(app);
     if (app->values->network && !(backend->ops->capabilities(backend) & BACKEND_NETWORK))
         log_warning("computers have no network: the %s backend has none in this version; --no-network says "
                     "that this is meant",
@@ -122,13 +144,15 @@ static void tell_backend(const struct app *app)
 /* -- Warming up. */
 
 /* Neither an engine that can't be reached nor a limit that isn't held is a secret until the first call. */
-static void tell_condition(struct backend *backend)
+static void tell_condition(struct app *app)
 {
+    struct backend *backend = app->parts.backend;
     const struct wait at_once = {.deadline = clock_now()};
     struct backend_description description;
-    struct error err = ERROR_INIT;
-    if (backend->ops->probe(backend, &at_once, &err) < 0) {
-        log_warning("no computer can be made: %s", err.msg);
+    int r = backend->ops->probe(backend, &at_once, &app->hindrance);
+    atomic_store(&app->condition, r < 0 ? CONDITION_BAD : CONDITION_GOOD);
+    if (r < 0) {
+        log_warning("no computer can be made: %s", app->hindrance.msg);
         return;
     }
     backend->ops->describe(backend, &description);
@@ -142,14 +166,16 @@ static void warm_up(struct pool_job *job)
 {
     struct app *app = CONTAINER_OF(job, struct app, warm_job);
     app->parts.backend->ops->warm(app->parts.backend);
-    tell_condition(app->parts.backend);
+    tell_condition(app);
     int reaped = computers_reap(app->parts.computers);
     if (reaped > 0)
         log_info("removed %d computers of servers that are gone", reaped);
+    FAULT_POINT("start.over");
 }
 
 static void warm_up_refused(struct pool_job *job, const struct error *why)
 {
+    atomic_store(&CONTAINER_OF(job, struct app, warm_job)->condition, CONDITION_UNKNOWN);
     log_debug("no warm-up: %s", why->msg);
 }
 
@@ -158,11 +184,42 @@ static void warm_up_soon(struct app *app)
     struct error err = ERROR_INIT;
     if (!app->greeted || !app->parts.backend)
         return;
+    atomic_store(&app->condition, CONDITION_LOOKING);
+    app->looked_at = clock_now();
     app->warm_job.run = warm_up;
     app->warm_job.refused = warm_up_refused;
     app->warm_job.deadline = DEADLINE_NONE;
     if (pool_submit(app->pool, &app->warm_job, &err) < 0)
-        log_debug("no warm-up: %s", err.msg);
+        warm_up_refused(&app->warm_job, &err);
+}
+
+/* What is no good may have become better: it is looked at again now and then, while somebody asks. */
+static bool is_ready(void *arg, const char **ret_why)
+{
+    struct app *app = arg;
+    int condition = atomic_load(&app->condition);
+    bool again = clock_now() - app->looked_at > LOOK_AGAIN_SECONDS * NSEC_PER_SEC;
+    if ((condition == CONDITION_BAD || condition == CONDITION_UNKNOWN) && again)
+        warm_up_soon(app);
+    else if (condition == CONDITION_BAD)
+        *ret_why = app->hindrance.msg;
+    return condition == CONDITION_GOOD;
+}
+
+static int write_figures(void *arg, const struct http_figures *http, struct buf *ret)
+{
+    const struct app *app = arg;
+    struct computers_counts counts = {0};
+    if (app->parts.computers)
+        counts = computers_count(app->parts.computers);
+    return metrics_write(app->metrics, &counts, http, ret);
+}
+
+static void on_call(void *arg, const struct call_report *report)
+{
+    const struct app *app = arg;
+    if (app->metrics)
+        metrics_call(app->metrics, report);
 }
 
 static void on_first_reply(void *arg)
@@ -240,7 +297,7 @@ static void watch_the_world(struct app *app)
         return;
     }
     pid_t parent = getppid();
-    if (parent > 1) {
+    if (parent > 1 && !front_is_daemon(app->front)) {
         app->parent_pidfd = (int)syscall(SYS_pidfd_open, parent, 0);
         if (app->parent_pidfd >= 0) {
             app->parent_watch = loop_watch_new(app->loop, app->parent_pidfd, on_parent, app);
@@ -265,12 +322,28 @@ static int app_build(struct app *app, struct error *err)
         .server_title =
             v->personality == CONFIG_KILNTAINERS ? "Kilntainers" : "MCP Sandbox Computer VM for AI",
         .server_version = config_version(),
+        .dashboard = v->lifecycle_tools,
         .on_first_reply = on_first_reply,
+        .on_call = on_call,
         .ctx = app,
     });
-    app->stdio = stdio_new(app->loop, app->protocol, STDIN_FILENO, STDOUT_FILENO, begin_end, app, err);
-    if (!app->stdio)
+    app->front = front_new(
+        &(struct front_options){
+            .loop = app->loop,
+            .protocol = app->protocol,
+            .values = v,
+            .name = app->name,
+            .on_end = begin_end,
+            .ready = is_ready,
+            .figures = write_figures,
+            .ctx = app,
+        },
+        err);
+    if (!app->front)
         return -1;
+    app->greeted = front_is_daemon(app->front);
+    app->metrics = app->greeted ? metrics_new() : NULL;
+    watch_the_world(app); /* before anybody else hears of this process, such as an engine that is asked */
     return app->backend == CONFIG_AUTO ? ask_soon(app, err) : 0;
 }
 
@@ -282,7 +355,8 @@ static void app_free(struct app *app)
     app->child_signal = loop_signal_free(app->child_signal);
     app->parent_watch = loop_watch_free(app->parent_watch);
     fd_close(app->parent_pidfd);
-    app->stdio = stdio_free(app->stdio);
+    app->front = front_free(app->front);
+    app->metrics = metrics_free(app->metrics);
     if (app->pool)
         app->pool = pool_free(app->pool);
     app->protocol = protocol_free(app->protocol);
@@ -297,7 +371,7 @@ static int app_serve(struct app *app)
         log_warning("%s", *warning);
     if (app->parts.backend)
         tell_backend(app);
-    watch_the_world(app);
+    warm_up_soon(app);
     loop_run(app->loop);
     /* A worker that is stuck (a dying disk, say) can't be joined: its memory is left to the kernel. */
     bool joined = pool_close(app->pool, app->end_deadline);

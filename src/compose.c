@@ -4,12 +4,21 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
+#include "backends/e2b/e2b.h"
 #include "backends/engine/address.h"
 #include "backends/engine/engine.h"
+#include "backends/fly/fly.h"
+#include "backends/modal/modal.h"
 #include "backends/native/native.h"
+#include "backends/wasm/wasm.h"
+#include "base/clock.h"
 #include "base/fd.h"
+#include "base/mem.h"
+#include "base/str.h"
 #include "computers/computers.h"
+#include "config/config.h"
 #include "tools/tools.h"
 
 /* One computer is made ahead for each that much memory that is to be had at the start. */
@@ -18,6 +27,7 @@
 
 /* Long enough for an engine that is there, short enough for a client that waits for its tools. */
 #define ASK_MS 300
+#define KNOW_SECONDS 5.0
 
 /* -- Which backend. */
 
@@ -27,6 +37,7 @@ static struct engine_options engine_options(const struct config_values *v)
         .engine = v->engine,
         .docker_host = v->docker_host,
         .container_host = v->container_host,
+        .context = v->docker_context,
         .tls_verify = v->docker_tls_verify,
         .cert_path = v->docker_cert_path,
         .image = v->image,
@@ -42,14 +53,49 @@ static struct engine_options engine_options(const struct config_values *v)
     };
 }
 
+static bool is_wasm(enum config_backend backend)
+{
+    return backend == CONFIG_WASM || backend == CONFIG_GO_BUSYBOX;
+}
+
+static struct wasm_options wasm_options(const struct config_values *v)
+{
+    return (struct wasm_options){
+        .go_busybox = v->backend == CONFIG_GO_BUSYBOX,
+        .state_dir = v->state_dir,
+        .module = v->wasm_path,
+        .shell = v->backend == CONFIG_GO_BUSYBOX ? NULL : v->shell,
+        .memory_bytes = v->wasm_max_memory_mib * (int64_t)MIB,
+        .fuel = v->wasm_fuel,
+        .disk_bytes = v->disk,
+        .network_wanted = v->network,
+    };
+}
+
+char *backend_hindrance(const struct config_values *v)
+{
+    const struct engine_options options = engine_options(v);
+    return engine_address_hindrance(&options);
+}
+
 int backend_settle(const struct config_values *v, enum config_backend *ret, struct error *err)
 {
     const struct engine_options options = engine_options(v);
     enum config_backend backend = v->backend;
     if (backend == CONFIG_AUTO && !engine_address_likely(&options))
         backend = CONFIG_NATIVE;
-    if (backend == CONFIG_NATIVE && native_check(v->rootfs, err) < 0)
-        return v->backend == CONFIG_NATIVE ? -1 : error_prefix(err, "no container engine was found");
+    if (backend == CONFIG_NATIVE && native_check(v->rootfs, v->allow_weak_isolation, err) < 0) {
+        _cleanup_(cleanup_free) char *hindrance = backend_hindrance(v);
+        if (v->backend == CONFIG_NATIVE)
+            return -1;
+        return hindrance ? error_prefix(err, "no container engine can be used (%s)", hindrance)
+                         : error_prefix(err, "no container engine was found");
+    }
+    if (is_wasm(backend)) {
+        const struct wasm_options wasm = wasm_options(v);
+        if (wasm_check(&wasm, err) < 0)
+            return -1;
+    }
     *ret = backend;
     return 0;
 }
@@ -58,7 +104,8 @@ int backend_settle(const struct config_values *v, enum config_backend *ret, stru
 enum config_backend backend_ask(const struct config_values *v)
 {
     const struct engine_options options = engine_options(v);
-    bool docker = engine_answers(&options, ASK_MS) || native_check(v->rootfs, NULL) < 0;
+    bool docker =
+        engine_answers(&options, ASK_MS) || native_check(v->rootfs, v->allow_weak_isolation, NULL) < 0;
     return docker ? CONFIG_DOCKER : CONFIG_NATIVE;
 }
 
@@ -74,8 +121,101 @@ static struct backend *native_backend(const struct config_values *v)
         .pids = v->pids,
         .cpus = v->cpu,
         .disk_bytes = v->disk,
+        .keep_running = v->on_exit != CONFIG_ON_EXIT_STOP,
+        .allow_weak = v->allow_weak_isolation,
         .network_wanted = v->network,
     });
+}
+
+/* A provider's credentials are in this process: it leaves no image of its memory, and no other process of its
+ * user may look into it. */
+static void guard_credentials(void)
+{
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
+static struct backend *e2b_backend(const struct config_values *v, struct error *err)
+{
+    guard_credentials();
+    return e2b_new(
+        &(struct e2b_options){
+            .api_key = v->e2b_api_key,
+            .domain = v->e2b_domain,
+            .api_url = v->e2b_api_url,
+            .sandbox_url = v->e2b_sandbox_url,
+            .template = v->e2b_template,
+            .shell = v->shell,
+            .lifetime_s = v->e2b_sandbox_timeout_s,
+            .metadata = v->e2b_metadata,
+            .env = v->e2b_env,
+            .network = v->network,
+            .ca_file = v->ca_file,
+        },
+        err);
+}
+
+static struct backend *fly_backend(const struct config_values *v, struct error *err)
+{
+    guard_credentials();
+    return fly_new(
+        &(struct fly_options){
+            .account =
+                {
+                    .token = v->fly_token,
+                    .app = v->fly_app,
+                    .organisation = v->fly_org,
+                    .cli = v->fly_cli,
+                    .auto_install = v->fly_auto_install,
+                    .install_dir = v->fly_install_dir,
+                    .config_dir = v->fly_config_dir,
+                    .state_file = v->fly_state_file,
+                    .api_base = v->fly_api_url,
+                    .machines_base = v->fly_machines_url,
+                    .ca_file = v->ca_file,
+                },
+            .image = v->fly_image,
+            .region = v->fly_region,
+            .shell = v->shell,
+            .performance = v->fly_cpu_kind == CONFIG_FLY_PERFORMANCE,
+            .cpus = v->fly_cpus,
+            .memory_mb = v->fly_memory_mb,
+            .rootfs_gb = v->fly_rootfs_size_gb,
+            .lease_s = v->fly_lease_s,
+            .calls_each_s = v->fly_rate,
+        },
+        err);
+}
+
+static struct backend *modal_backend(const struct config_values *v, struct error *err)
+{
+    bool v2 = false;
+    const bool told = v->modal_sandbox_v2 && str_parse_bool(v->modal_sandbox_v2, &v2);
+    guard_credentials();
+    return modal_new(
+        &(struct modal_options){
+            .account =
+                {
+                    .token_id = v->modal_token_id,
+                    .token_secret = v->modal_token_secret,
+                    .profile = v->modal_profile,
+                    .config_path = v->modal_config_path,
+                    .server_url = v->modal_server_url,
+                    .environment = v->modal_environment,
+                    .builder_version = v->modal_image_builder_version,
+                    .app_name = v->modal_app_name,
+                    .ca_file = v->ca_file,
+                    .generation_2 = told ? v2 : -1,
+                },
+            .image = v->image,
+            .shell = v->shell,
+            .gpu = v->gpu,
+            .region = v->region,
+            .cpus = v->modal_cpu,
+            .memory_mib = v->modal_memory_mib,
+            .lifetime_s = v->sandbox_timeout_s,
+            .network = v->network,
+        },
+        err);
 }
 
 static struct backend *make_backend(const struct config_values *v, enum config_backend backend,
@@ -83,6 +223,16 @@ static struct backend *make_backend(const struct config_values *v, enum config_b
 {
     if (backend == CONFIG_NATIVE)
         return native_backend(v);
+    if (is_wasm(backend)) {
+        const struct wasm_options wasm = wasm_options(v);
+        return wasm_new(&wasm);
+    }
+    if (backend == CONFIG_E2B)
+        return e2b_backend(v, err);
+    if (backend == CONFIG_FLY)
+        return fly_backend(v, err);
+    if (backend == CONFIG_MODAL)
+        return modal_backend(v, err);
     const struct engine_options options = engine_options(v);
     return engine_new(&options, err);
 }
@@ -112,8 +262,18 @@ static struct computers *make_computers(const struct config_values *v, struct ba
         .backend = backend,
         .network = network ? "default" : "none",
         .max_per_principal = (int)v->max_computers,
+        .ttl_s = v->ttl_s,
+        .idle_s = v->idle_timeout_s,
         .pool = pool_size(v),
     });
+}
+
+/* Where computers may be weak, what the tools say of them must not be said before it is known. */
+static void know_rung(struct backend *native)
+{
+    const struct wait wait = {.deadline = clock_deadline_after(KNOW_SECONDS)};
+    struct error unknown = ERROR_INIT; /* the first call tells */
+    native->ops->probe(native, &wait, &unknown);
 }
 
 static struct toolset *make_toolset(const struct config_values *v, const struct backend *backend,
@@ -127,6 +287,9 @@ static struct toolset *make_toolset(const struct config_values *v, const struct 
             .description_extra = v->extended_tool_instruction,
             .default_timeout_s = v->timeout_s,
             .output_limit = (size_t)v->output_limit,
+            .lease_s = v->transport == CONFIG_HTTP ? v->session_timeout_s : 0,
+            .lifecycle = v->lifecycle_tools,
+            .version = config_version(),
             .backend = backend,
         },
         err);
@@ -138,6 +301,8 @@ int parts_new(struct parts *ret, const struct config_values *v, enum config_back
     struct parts p = {.backend = make_backend(v, backend, err)};
     if (!p.backend)
         return -1;
+    if (backend == CONFIG_NATIVE && v->allow_weak_isolation)
+        know_rung(p.backend);
     p.computers = make_computers(v, p.backend);
     p.toolset = make_toolset(v, p.backend, err);
     if (!p.toolset) {

@@ -16,6 +16,9 @@ int backend_settle(const struct config_values *v, enum config_backend *ret, stru
 /* What CONFIG_AUTO means after all: docker if an engine answers soon, else native. Blocks; a worker's. */
 enum config_backend backend_ask(const struct config_values *v);
 
+/* What keeps an engine that is there from being used, for people; NULL: nothing that is known. Malloced. */
+char *backend_hindrance(const struct config_values *v);
+
 /* backend is not CONFIG_AUTO. Touches no disk and asks no engine. */
 int parts_new(struct parts *ret, const struct config_values *v, enum config_backend backend,
               struct error *err);

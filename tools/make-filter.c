@@ -28,6 +28,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/netlink.h>
@@ -53,7 +54,9 @@ enum outcome {
     IOCTL,
     PERSONALITY,
     PRLIMIT,
-    PIPE2
+    PIPE2,
+    MKNOD,
+    MKNODAT
 };
 
 static const char *const allowed[] = {
@@ -64,10 +67,10 @@ static const char *const allowed[] = {
     "fsetxattr", "fstat", "fstatfs", "fsync", "ftruncate", "futimesat", "getcwd", "getdents", "getdents64",
     "getxattr", "inotify_add_watch", "inotify_init", "inotify_init1", "inotify_rm_watch", "lchown",
     "lgetxattr", "link", "linkat", "listxattr", "llistxattr", "lremovexattr", "lseek", "lsetxattr", "lstat",
-    "mkdir", "mkdirat", "mknod", "mknodat", "newfstatat", "open", "openat", "openat2", "readahead",
-    "readlink", "readlinkat", "removexattr", "rename", "renameat", "renameat2", "rmdir", "setxattr", "stat",
-    "statfs", "statx", "symlink", "symlinkat", "sync", "sync_file_range", "syncfs", "truncate", "umask",
-    "unlink", "unlinkat", "utime", "utimensat", "utimes",
+    "mkdir", "mkdirat", "newfstatat", "open", "openat", "openat2", "readahead", "readlink", "readlinkat",
+    "removexattr", "rename", "renameat", "renameat2", "rmdir", "setxattr", "stat", "statfs", "statx",
+    "symlink", "symlinkat", "sync", "sync_file_range", "syncfs", "truncate", "umask", "unlink", "unlinkat",
+    "utime", "utimensat", "utimes",
     /* reading and writing */
     "pipe", "pread64", "preadv", "preadv2", "pwrite64", "pwritev", "pwritev2", "read", "readv", "sendfile",
     "splice", "tee", "write", "writev",
@@ -192,6 +195,7 @@ static const struct {
 } conditional[] = {
     {"clone", CLONE}, {"clone3", CLONE3},           {"socket", SOCKET},     {"socketpair", SOCKETPAIR},
     {"ioctl", IOCTL}, {"personality", PERSONALITY}, {"prlimit64", PRLIMIT}, {"pipe2", PIPE2},
+    {"mknod", MKNOD}, {"mknodat", MKNODAT},
 };
 
 static const struct {
@@ -345,6 +349,17 @@ static void put_prlimit(struct program *program)
     put_return(program, SECCOMP_RET_ALLOW);
 }
 
+/* No device nodes. Without capabilities the kernel refuses all but overlay's whiteouts, and where it is older
+ * it doesn't ask Landlock about these. */
+static void put_mknod(struct program *program, unsigned mode)
+{
+    put_load_argument(program, mode, false);
+    put(program, BPF_ALU | BPF_AND | BPF_K, S_IFMT, 0, 0);
+    put_case(program, S_IFCHR, SECCOMP_RET_ERRNO | EPERM);
+    put_case(program, S_IFBLK, SECCOMP_RET_ERRNO | EPERM);
+    put_return(program, SECCOMP_RET_ALLOW);
+}
+
 static void put_outcome(struct program *program, enum outcome outcome)
 {
     switch (outcome) {
@@ -380,6 +395,12 @@ static void put_outcome(struct program *program, enum outcome outcome)
         return;
     case PIPE2:
         put_pipe2(program);
+        return;
+    case MKNOD:
+        put_mknod(program, 1);
+        return;
+    case MKNODAT:
+        put_mknod(program, 2);
         return;
     default:
         abort();
@@ -500,6 +521,8 @@ static char outcome_letter(enum outcome outcome)
     case PERSONALITY:
     case PRLIMIT:
     case PIPE2:
+    case MKNOD:
+    case MKNODAT:
     default:
         return 'c';
     }

@@ -1,6 +1,7 @@
 /* The parts of the backend contract that are the same for all. */
 #include "backends/backend.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 static void stream_done(struct exec_stream *s)
@@ -24,4 +25,14 @@ void exec_result_done(struct exec_result *r)
     stream_done(&r->err);
     free(r->note);
     *r = (struct exec_result){0};
+}
+
+bool backend_tell_full(struct error *err)
+{
+    if (!err || (err->sys != ENOSPC && err->sys != EDQUOT))
+        return false;
+    error_set(err, ERR_LIMIT,
+              "the disk with the server's state directory is full: free space there, or delete computers "
+              "that aren't needed");
+    return true;
 }

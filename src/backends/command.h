@@ -7,6 +7,7 @@
 bool command_needs_script(const struct exec_request *r);
 /* Appends one string with its NUL. ERR_INVALID: it has a NUL inside; ERR_LIMIT: the body is full. */
 int command_append_text(struct buf *body, const void *text, size_t n, struct error *err);
-/* Appends the working directory, then the arguments: argv, or those that make `shell` run the command. */
+/* Appends the working directory, then the arguments: argv, or those that make `shell` run the command.
+ * no_proc: descriptors have no names in the computer. */
 int command_append(struct buf *body, const char *cwd, const struct exec_request *r, const char *shell,
-                   uint32_t *ret_argc, struct error *err);
+                   bool no_proc, uint32_t *ret_argc, struct error *err);

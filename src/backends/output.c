@@ -9,11 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-
-struct ring {
-    char *data;
-    size_t cap, start, len;
-};
+#include "guest/tail.h"
 
 struct stream {
     struct buf head;
@@ -32,57 +28,21 @@ struct output {
     struct stream streams[OUTPUT_STREAMS];
 };
 
-static size_t min_size(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* The ring's content is two pieces at most: piece 0 from start, piece 1 from the beginning. */
-static size_t ring_piece(const struct ring *r, int piece, const char **ret)
-{
-    size_t first = min_size(r->len, r->cap - r->start);
-    *ret = !r->data ? "" : piece == 0 ? r->data + r->start : r->data;
-    return piece == 0 ? first : r->len - first;
-}
-
-static void ring_drop(struct ring *r, size_t n)
-{
-    r->len -= n;
-    r->start = r->len ? (r->start + n) % r->cap : 0;
-}
-
-static int ring_grow(struct ring *r, size_t need, size_t max)
-{
-    if (need <= r->cap)
-        return 0;
-    size_t cap = min_size(max, need > r->cap * 2 ? need : r->cap * 2);
-    char *data = malloc(cap);
-    if (!data)
-        return -1;
-    const char *piece;
-    size_t n = ring_piece(r, 0, &piece);
-    memcpy(data, piece, n);
-    size_t m = ring_piece(r, 1, &piece);
-    memcpy(data + n, piece, m);
-    free(r->data);
-    *r = (struct ring){.data = data, .cap = cap, .len = r->len};
-    return 0;
-}
-
 /* Without memory the ring is emptied: what it held counts as omitted, and what it holds next has no gap. */
-static void ring_append(struct ring *r, const char *bytes, size_t n, size_t max)
+static void append(struct ring *r, const char *bytes, size_t n, size_t max)
 {
+    const size_t size = ring_size_for(r, n, max);
     if (n == 0)
         return;
-    if (ring_grow(r, r->len + n, max) < 0) {
-        ring_drop(r, r->len);
-        return;
+    if (size > r->size) {
+        char *memory = malloc(size);
+        if (!memory) {
+            ring_drop(r, r->used);
+            return;
+        }
+        free(ring_move(r, memory, size));
     }
-    size_t end = (r->start + r->len) % r->cap;
-    size_t first = min_size(n, r->cap - end);
-    memcpy(r->data + end, bytes, first);
-    memcpy(r->data, bytes + first, n - first);
-    r->len += n;
+    ring_append(r, bytes, n);
 }
 
 static void spool_all_kept(struct output *o, enum output_stream which)
@@ -108,7 +68,7 @@ static void enter_cut_phase(struct output *o)
         struct stream *s = &o->streams[i];
         if (s->head.len == s->head_len)
             continue;
-        ring_append(&s->tail, s->head.data + s->head_len, s->head.len - s->head_len, o->tail_limit);
+        append(&s->tail, s->head.data + s->head_len, s->head.len - s->head_len, o->tail_limit);
         s->head.len = s->head_len;
         s->head.data[s->head.len] = '\0';
     }
@@ -127,37 +87,26 @@ static size_t add_whole(struct output *o, struct stream *s, const char *bytes, s
     return take;
 }
 
-/* How many of its `mine` bytes a tail may keep beside another of `other` bytes. */
-static size_t tail_share(size_t tail_limit, size_t mine, size_t other)
-{
-    if (mine <= tail_limit && other <= tail_limit - mine)
-        return mine;
-    size_t half = mine > other ? (tail_limit + 1) / 2 : tail_limit / 2;
-    if (mine <= half)
-        return mine;
-    return other <= tail_limit - half ? tail_limit - other : half;
-}
-
 static void add_to_tail(struct output *o, enum output_stream which, const char *bytes, size_t n)
 {
     enum output_stream other_which = which == OUTPUT_STDOUT ? OUTPUT_STDERR : OUTPUT_STDOUT;
     struct stream *s = &o->streams[which], *other = &o->streams[other_which];
-    size_t want = s->tail.len + n;
-    size_t keep = tail_share(o->tail_limit, want, other->tail.len);
-    size_t other_keep = min_size(other->tail.len, o->tail_limit - keep);
+    size_t want = s->tail.used + n;
+    size_t keep = tail_share(o->tail_limit, want, other->tail.used);
+    size_t other_keep = min_size(other->tail.used, o->tail_limit - keep);
 
-    if (other_keep < other->tail.len) {
+    if (other_keep < other->tail.used) {
         spool_all_kept(o, other_which);
-        ring_drop(&other->tail, other->tail.len - other_keep);
+        ring_drop(&other->tail, other->tail.used - other_keep);
     }
     if (keep < want)
         spool_all_kept(o, which);
     if (s->spooling)
         o->spool(o->ctx, which, bytes, n, false);
-    size_t old = min_size(want - keep, s->tail.len); /* dropped of what is there, then of what comes */
+    size_t old = min_size(want - keep, s->tail.used); /* dropped of what is there, then of what comes */
     ring_drop(&s->tail, old);
     size_t skip = want - keep - old;
-    ring_append(&s->tail, bytes + skip, n - skip, o->tail_limit);
+    append(&s->tail, bytes + skip, n - skip, o->tail_limit);
 }
 
 struct output *output_new(size_t limit, output_spool_fn *spool, void *ctx)
@@ -195,7 +144,7 @@ void output_finish(struct output *o, struct exec_result *ret)
     for (int i = 0; i < OUTPUT_STREAMS; i++) {
         struct stream *s = &o->streams[i];
         struct exec_stream *r = results[i];
-        bool complete = s->head.len + s->tail.len == s->total;
+        bool complete = s->head.len + s->tail.used == s->total;
         r->tail.max = o->limit;
         struct buf *into = complete ? &s->head : &r->tail;
         for (int piece = 0; piece < 2; piece++) {

@@ -131,6 +131,11 @@ int verdict_stopped(const struct error *why, struct exec_result *ret, struct err
     return 0;
 }
 
+struct exec_usage verdict_usage(const struct guest_exit *record)
+{
+    return (struct exec_usage){.cpu_us = record->cpu_us, .peak_bytes = record->peak_bytes};
+}
+
 int verdict_gone(int64_t memory_bytes, struct error *err)
 {
     if (memory_bytes > 0)

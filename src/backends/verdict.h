@@ -18,5 +18,7 @@ int verdict(const struct verdict_about *about, const struct exec_request *reques
 /* A command that was stopped: by the clock it is a result, with the output so far; by a token it is the
  * token's error. */
 int verdict_stopped(const struct error *why, struct exec_result *ret, struct error *err);
+/* The record's numbers, which may be any. */
+struct exec_usage verdict_usage(const struct guest_exit *record);
 /* The error for a computer that ended under a command. memory_bytes: its limit, if that was it; else 0. */
 int verdict_gone(int64_t memory_bytes, struct error *err);

@@ -3,19 +3,7 @@
 
 #include <stdint.h>
 
-static const char alphabet[64] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-/* A letter's six bits, or -1. */
-static int bits_of(unsigned char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
+#include "base/base64_groups.h"
 
 int base64_append(struct buf *b, const void *bytes, size_t n)
 {
@@ -23,19 +11,11 @@ int base64_append(struct buf *b, const void *bytes, size_t n)
     if (n > SIZE_MAX / 2 || buf_reserve(b, (n + 2) / 3 * 4) < 0)
         return -1;
     char *out = b->data + b->len;
-    for (; n >= 3; n -= 3, p += 3) {
-        uint32_t v = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
-        *out++ = alphabet[v >> 18];
-        *out++ = alphabet[v >> 12 & 63];
-        *out++ = alphabet[v >> 6 & 63];
-        *out++ = alphabet[v & 63];
-    }
+    for (; n >= 3; n -= 3, p += 3, out += 4)
+        base64_encode_group(p, 3, out);
     if (n > 0) {
-        uint32_t v = (uint32_t)p[0] << 16 | (n == 2 ? (uint32_t)p[1] << 8 : 0);
-        *out++ = alphabet[v >> 18];
-        *out++ = alphabet[v >> 12 & 63];
-        *out++ = n == 2 ? alphabet[v >> 6 & 63] : '=';
-        *out++ = '=';
+        base64_encode_group(p, n, out);
+        out += 4;
     }
     *out = '\0';
     b->len = (size_t)(out - b->data);
@@ -47,7 +27,7 @@ int base64_append(struct buf *b, const void *bytes, size_t n)
 static int check_form(const char *text, size_t n, size_t *ret_letters, struct error *err)
 {
     size_t letters = 0;
-    while (letters < n && bits_of((unsigned char)text[letters]) >= 0)
+    while (letters < n && base64_bits_of((unsigned char)text[letters]) >= 0)
         letters++;
     size_t end = letters;
     if (letters % 4 >= 2)
@@ -75,7 +55,7 @@ int base64_decode(const char *text, size_t n, struct buf *ret, struct error *err
     unsigned char *out = (unsigned char *)ret->data + ret->len;
     uint32_t pending = 0;
     for (size_t i = 0; i < letters; i++) {
-        pending = pending << 6 | (uint32_t)bits_of((unsigned char)text[i]);
+        pending = pending << 6 | (uint32_t)base64_bits_of((unsigned char)text[i]);
         unsigned spare = 6 - 2 * (i % 4); /* bits of this letter that belong to the next byte */
         if (i % 4 != 0)
             *out++ = (unsigned char)(pending >> spare);
@@ -86,4 +66,18 @@ int base64_decode(const char *text, size_t n, struct buf *ret, struct error *err
     ret->len = (size_t)((char *)out - ret->data);
     ret->data[ret->len] = '\0';
     return 0;
+}
+
+int base64_decode_loosely(const char *text, size_t n, struct buf *ret, struct error *err)
+{
+    while (n > 0 && text[n - 1] == '=')
+        n--;
+    _cleanup_(buf_done) struct buf strict = BUF_INIT(n + 3);
+    if (buf_append(&strict, text, n) < 0)
+        return error_set(err, ERR_LIMIT, "out of memory");
+    for (size_t i = 0; i < n; i++)
+        strict.data[i] = text[i] == '-' ? '+' : text[i] == '_' ? '/' : text[i];
+    while (strict.len % 4 != 0)
+        (void)!buf_append_byte(&strict, '=');
+    return base64_decode(buf_str(&strict), strict.len, ret, err);
 }

@@ -32,17 +32,6 @@ int buf_reserve(struct buf *b, size_t n)
     return 0;
 }
 
-int buf_append(struct buf *b, const void *bytes, size_t n)
-{
-    if (buf_reserve(b, n) < 0)
-        return -1;
-    if (n > 0)
-        memcpy(b->data + b->len, bytes, n);
-    b->len += n;
-    b->data[b->len] = '\0';
-    return 0;
-}
-
 int buf_append_str(struct buf *b, const char *s)
 {
     return buf_append(b, s, strlen(s));
@@ -91,6 +80,13 @@ void buf_done(struct buf *b)
 {
     free(b->data);
     *b = (struct buf)BUF_INIT(b->max);
+}
+
+void buf_wipe(struct buf *b)
+{
+    if (b->data)
+        explicit_bzero(b->data, b->len);
+    buf_done(b);
 }
 
 void buf_move(struct buf *dst, struct buf *b)

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/list.h"
 #include "base/mem.h"
 
 struct cancel {
@@ -17,6 +18,9 @@ struct cancel {
     atomic_int why;       /* enum error_code; written under the lock, read anywhere */
     pthread_mutex_t lock; /* orders the first cancel_fd() against cancel_fire() */
     int fd;               /* -1 until somebody asked for it */
+    struct list beneath;  /* of node, under our lock; they hold references to us */
+    struct list node;     /* under the lock of `above` */
+    struct cancel *above; /* NULL: none */
 };
 
 struct cancel *cancel_new(void)
@@ -26,6 +30,23 @@ struct cancel *cancel_new(void)
     atomic_init(&c->why, ERR_NONE);
     pthread_mutex_init(&c->lock, NULL);
     c->fd = -1;
+    list_init(&c->beneath);
+    list_init(&c->node);
+    return c;
+}
+
+struct cancel *cancel_new_beneath(struct cancel *above)
+{
+    struct cancel *c = cancel_new();
+    if (!above)
+        return c;
+    c->above = cancel_ref(above);
+    pthread_mutex_lock(&above->lock);
+    list_append(&above->beneath, &c->node);
+    const enum error_code why = cancel_why(above);
+    pthread_mutex_unlock(&above->lock);
+    if (why != ERR_NONE)
+        cancel_fire(c, why);
     return c;
 }
 
@@ -40,13 +61,20 @@ struct cancel *cancel_unref(struct cancel *c)
 {
     if (!c || atomic_fetch_sub(&c->refs, 1) > 1)
         return NULL;
+    if (c->above) {
+        pthread_mutex_lock(&c->above->lock);
+        list_unlink(&c->node);
+        pthread_mutex_unlock(&c->above->lock);
+        cancel_unref(c->above);
+    }
     fd_close(c->fd);
     pthread_mutex_destroy(&c->lock);
     free(c);
     return NULL;
 }
 
-bool cancel_fire(struct cancel *c, enum error_code why)
+/* Locks go from above down only; under that of `above`, what is beneath stays. */
+static bool fire(struct cancel *c, enum error_code why)
 {
     pthread_mutex_lock(&c->lock);
     bool first = atomic_load(&c->why) == ERR_NONE;
@@ -54,8 +82,19 @@ bool cancel_fire(struct cancel *c, enum error_code why)
         atomic_store(&c->why, (int)why);
         if (c->fd >= 0)
             eventfd_write(c->fd, 1); /* can't fail: the counter is 0 */
+        list_for_each (node, &c->beneath)
+            fire(list_entry(node, struct cancel, node), why);
     }
     pthread_mutex_unlock(&c->lock);
+    return first;
+}
+
+/* Whoever is woken may let go of the last reference but ours. */
+bool cancel_fire(struct cancel *c, enum error_code why)
+{
+    cancel_ref(c);
+    const bool first = fire(c, why);
+    cancel_unref(c);
     return first;
 }
 
@@ -94,6 +133,11 @@ int wait_check(const struct wait *wait, struct error *err)
     if (wait->deadline != DEADLINE_NONE && clock_now() >= wait->deadline)
         return error_set(err, ERR_TIMEOUT, "the time limit was reached");
     return 0;
+}
+
+bool wait_was_over(const struct error *why)
+{
+    return why->code == ERR_TIMEOUT || why->code == ERR_CANCELLED || why->code == ERR_DELETED;
 }
 
 int wait_fd(int fd, short events, const struct wait *wait, short *ret_revents, struct error *err)

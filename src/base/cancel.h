@@ -10,6 +10,8 @@
 
 struct cancel;
 struct cancel *cancel_new(void);
+/* One that is also fired, for the same reason, when `above` is; with NULL just another one. */
+struct cancel *cancel_new_beneath(struct cancel *above);
 struct cancel *cancel_ref(struct cancel *c);
 struct cancel *cancel_unref(struct cancel *c); /* accepts NULL, returns NULL */
 DEFINE_CLEANUP(struct cancel *, cancel_unref)
@@ -33,3 +35,5 @@ int wait_fd(int fd, short events, const struct wait *wait, short *ret_revents, s
 int wait_pause(const struct wait *wait, int64_t ns, struct error *err);
 /* -1 with the error if the wait is over already. */
 int wait_check(const struct wait *wait, struct error *err);
+/* Whether an error says that a wait was over, by the clock or by its token. */
+bool wait_was_over(const struct error *why);

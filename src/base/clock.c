@@ -4,14 +4,21 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/macros.h"
+
+#define PID_FS 0x50494446 /* PID_FS_MAGIC, newer than the C library's headers */
 
 static int64_t read_clock(clockid_t id)
 {
@@ -50,6 +57,12 @@ int clock_poll_timeout(int64_t deadline)
     return ms > INT_MAX ? INT_MAX : (int)ms;
 }
 
+static void put_number(char *at, int digits, int value)
+{
+    for (char *p = at + digits; p > at; value /= 10)
+        *--p = (char)('0' + value % 10);
+}
+
 const char *clock_rfc3339(int64_t wall_ns, char buf[CLOCK_RFC3339_SIZE])
 {
     time_t seconds = wall_ns / NSEC_PER_SEC;
@@ -60,8 +73,18 @@ const char *clock_rfc3339(int64_t wall_ns, char buf[CLOCK_RFC3339_SIZE])
     }
     struct tm tm = {0};
     gmtime_r(&seconds, &tm);
-    size_t n = strftime(buf, CLOCK_RFC3339_SIZE, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(buf + n, CLOCK_RFC3339_SIZE - n, ".%03dZ", (int)(rest / NSEC_PER_MSEC));
+    const struct {
+        int at, digits, value;
+    } fields[] = {{0, 4, tm.tm_year + 1900},
+                  {5, 2, tm.tm_mon + 1},
+                  {8, 2, tm.tm_mday},
+                  {11, 2, tm.tm_hour},
+                  {14, 2, tm.tm_min},
+                  {17, 2, tm.tm_sec},
+                  {20, 3, (int)(rest / NSEC_PER_MSEC)}};
+    strcpy(buf, "YYYY-MM-DDThh:mm:ss.mmmZ");
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++)
+        put_number(buf + fields[i].at, fields[i].digits, fields[i].value);
     return buf;
 }
 
@@ -107,4 +130,22 @@ uint64_t clock_process_start(pid_t pid)
     for (int field = 2; p && field < 22; field++)
         p = strchr(p + 1, ' ');
     return p ? strtoull(p + 1, NULL, 10) : 0;
+}
+
+bool clock_process_is_hidden(pid_t pid)
+{
+    if (clock_process_start(pid) != 0)
+        return false;
+    struct pollfd p = {.fd = pidfd_open(pid, 0), .events = POLLIN};
+    bool lives = p.fd >= 0 && poll(&p, 1, 0) == 0;
+    fd_close(p.fd);
+    return lives;
+}
+
+/* Before the file system of pidfds, they all had one inode. */
+uint64_t clock_process_serial(int pidfd)
+{
+    struct statfs fs;
+    struct stat st;
+    return fstatfs(pidfd, &fs) == 0 && fs.f_type == PID_FS && fstat(pidfd, &st) == 0 ? st.st_ino : 0;
 }

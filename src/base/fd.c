@@ -6,11 +6,17 @@
 #include <linux/close_range.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/fault.h"
 #include "base/limits.h"
 #include "base/mem.h"
+
+#define LOCK_AGAIN_NS (5 * NSEC_PER_MSEC)
 
 int fd_close(int fd)
 {
@@ -41,6 +47,21 @@ int fd_set_nonblocking(int fd, bool on)
 void fd_cloexec_from(int first)
 {
     close_range((unsigned)first, ~0U, CLOSE_RANGE_CLOEXEC);
+}
+
+/* Nothing tells when the lock is free, and a thread that waits in flock(2) can't be called back. */
+int fd_lock(int fd, int64_t timeout_ns, const struct wait *wait, struct error *err)
+{
+    const int64_t latest = clock_now() + timeout_ns;
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return error_errno(err, ERR_UNAVAILABLE, errno, "lock a file");
+        if (clock_now() >= latest)
+            return error_set(err, ERR_BUSY, "it is locked by another process");
+        if (wait_pause(wait, LOCK_AGAIN_NS, err) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 int fd_write_all(int fd, const void *bytes, size_t n)
@@ -123,8 +144,9 @@ int file_replace(int dirfd, const char *path, const void *bytes, size_t n, bool 
     _cleanup_fd_ int fd = openat(dirfd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_errno(err, error_code_of_errno(errno), errno, "create %s", tmp);
-    if (fd_write_all(fd, bytes, n) < 0 || (durable && fsync(fd) < 0) ||
-        renameat(dirfd, tmp, dirfd, path) < 0) {
+    int failed = fd_write_all(fd, bytes, n) < 0 || (durable && fsync(fd) < 0);
+    FAULT_POINT("file.written");
+    if (failed || renameat(dirfd, tmp, dirfd, path) < 0) {
         int sys = errno;
         unlinkat(dirfd, tmp, 0);
         return error_errno(err, error_code_of_errno(sys), sys, "replace %s", path);

@@ -5,11 +5,14 @@
 #include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/macros.h"
+
+struct wait;
 
 int fd_close(int fd); /* accepts -1, keeps errno, returns -1: `fd = fd_close(fd)` */
 static inline void cleanup_fd_close(int *fd)
@@ -25,6 +28,10 @@ int fd_set_nonblocking(int fd, bool on);
 void fd_cloexec_from(int first);
 /* Writes all of it, across EINTR and short writes; -1 with errno. */
 int fd_write_all(int fd, const void *bytes, size_t n);
+
+/* Locks the open file (flock(2), exclusively), which others have for moments only: within `wait`, and for
+ * timeout_ns at most, then ERR_BUSY. */
+int fd_lock(int fd, int64_t timeout_ns, const struct wait *wait, struct error *err);
 
 /* Reads a whole file, at most b->max bytes (ERR_LIMIT beyond). ERR_NOT_FOUND if absent. dirfd may be
  * AT_FDCWD. */

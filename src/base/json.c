@@ -6,12 +6,12 @@
 #include "base/limits.h"
 #include "base/str.h"
 
-/* Whether brackets nest deeper than allowed. jansson has a limit of its own, a much higher one, and builds
- * the tree up to it first. Text that is no JSON at all may give either answer: the parser refuses it anyway.
- */
-static bool too_deep(const char *bytes, size_t n)
+/* What stands before the parser, since jansson builds the whole tree first, of which a value of two bytes is
+ * forty. Text that is no JSON at all may be counted wrong: the parser refuses it anyway. */
+static int check_size(const char *bytes, size_t n, size_t max_values, struct error *err)
 {
     int depth = 0;
+    size_t values = 1;
     bool in_string = false;
     for (size_t i = 0; i < n; i++) {
         char c = bytes[i];
@@ -23,26 +23,34 @@ static bool too_deep(const char *bytes, size_t n)
         } else if (c == '"') {
             in_string = true;
         } else if (c == '[' || c == '{') {
+            values++;
             if (++depth > LIMIT_JSON_DEPTH)
-                return true;
+                return error_set(err, ERR_INVALID, "JSON is nested deeper than %d levels", LIMIT_JSON_DEPTH);
         } else if (c == ']' || c == '}') {
             depth--;
+        } else if (c == ',') {
+            values++;
         }
     }
-    return false;
+    if (values > max_values)
+        return error_set(err, ERR_INVALID, "JSON has more than %zu values", max_values);
+    return 0;
 }
 
 json_t *json_parse(const char *bytes, size_t n, struct error *err)
+{
+    return json_parse_few(bytes, n, LIMIT_JSON_VALUES, err);
+}
+
+json_t *json_parse_few(const char *bytes, size_t n, size_t max_values, struct error *err)
 {
     if (n >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0) {
         error_set(err, ERR_INVALID,
                   "not valid JSON: it starts with a byte order mark; send UTF-8 without one");
         return NULL;
     }
-    if (too_deep(bytes, n)) {
-        error_set(err, ERR_INVALID, "JSON is nested deeper than %d levels", LIMIT_JSON_DEPTH);
+    if (check_size(bytes, n, max_values, err) < 0)
         return NULL;
-    }
     json_error_t why;
     size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY;
     json_t *value = json_loadb(bytes, n, flags, &why);

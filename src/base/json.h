@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/error.h"
@@ -16,9 +17,11 @@ static inline void cleanup_json_decref(json_t **p)
 }
 
 /* Parses exactly one JSON text: duplicate members, bad UTF-8, lone surrogates, a BOM, trailing bytes and
- * nesting over LIMIT_JSON_DEPTH are errors (ERR_INVALID, with position). NULL on error. NUL in strings
- * (\u0000) is accepted. Any thread. If one integer is beyond int64, all of that text are read as reals. */
+ * nesting over LIMIT_JSON_DEPTH are errors (ERR_INVALID, with position), as are more than LIMIT_JSON_VALUES
+ * values, or max_values. NULL on error. NUL in strings (\u0000) is accepted. Any thread. If one integer is
+ * beyond int64, all of that text are read as reals. */
 json_t *json_parse(const char *bytes, size_t n, struct error *err);
+json_t *json_parse_few(const char *bytes, size_t n, size_t max_values, struct error *err);
 
 /* Lookups that say nothing about absence: NULL if it isn't an object, lacks the member, or has another type.
  * A string with a NUL inside, which a C string would cut short, counts as another type. */
@@ -43,9 +46,17 @@ void jw_begin_object(struct json_writer *w);
 void jw_end_object(struct json_writer *w);
 void jw_begin_array(struct json_writer *w);
 void jw_end_array(struct json_writer *w);
-void jw_key(struct json_writer *w, const char *key);
-void jw_string(struct json_writer *w, const char *s); /* must be UTF-8; what isn't becomes U+FFFD */
-void jw_string_n(struct json_writer *w, const void *bytes, size_t n);
+void jw_string_n(struct json_writer *w, const void *bytes, size_t n); /* what isn't UTF-8 becomes U+FFFD */
+void jw_key_n(struct json_writer *w, const char *key, size_t n);
+/* Here, so that the length of a literal is known when this is compiled. */
+static inline void jw_string(struct json_writer *w, const char *s)
+{
+    jw_string_n(w, s, strlen(s));
+}
+static inline void jw_key(struct json_writer *w, const char *key)
+{
+    jw_key_n(w, key, strlen(key));
+}
 void jw_base64(struct json_writer *w, const void *bytes, size_t n); /* as a string */
 void jw_integer(struct json_writer *w, int64_t value);
 /* The shortest form that reads back equal; null if not finite. */

@@ -6,6 +6,7 @@
  * sevenfold, and must not exist twice. */
 #include "base/json.h"
 
+#include <endian.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,8 @@
 
 #define REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD */
 #define ESCAPED_MAX 8              /* bytes that one byte can become: \\u001f */
+#define SHORT_RUN 256
+#define INTEGERS_MAX 1e15 /* all below have a double of their own */
 
 void jw_init(struct json_writer *w, struct buf *out)
 {
@@ -33,27 +36,47 @@ static bool is_plain_ascii(unsigned char c)
     return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
 }
 
+/* Of eight bytes at once, how many before the first that isn't plain ASCII: from each byte something is taken
+ * that sets its highest bit if the byte is less, and only then lends from the next one. */
+static size_t plain_in_word(const unsigned char *p)
+{
+    const uint64_t each = 0x0101010101010101ULL;
+    uint64_t word;
+    memcpy(&word, p, sizeof(word));
+    word = le64toh(word);
+    const uint64_t quotes = word ^ (each * '"'), backslashes = word ^ (each * '\\');
+    const uint64_t found = (word | (word - each * 0x20) | (quotes - each) | (backslashes - each)) & each << 7;
+    return found ? (size_t)__builtin_ctzll(found) / 8 : sizeof(word);
+}
+
+static size_t plain_ascii_run(const unsigned char *p, size_t n)
+{
+    size_t i = 0;
+    for (size_t run; n - i >= sizeof(uint64_t); i += run) {
+        run = plain_in_word(p + i);
+        if (run < sizeof(uint64_t))
+            return i + run;
+    }
+    while (i < n && is_plain_ascii(p[i]))
+        i++;
+    return i;
+}
+
 /* How many bytes at the front need no escape: plain ASCII and well-formed characters. */
 static size_t plain_run(const unsigned char *p, size_t n)
 {
+    bool valid = true;
     size_t i = 0;
-    while (i < n) {
-        bool valid = true;
-        if (is_plain_ascii(p[i]))
-            i++;
-        else if (p[i] < 0x80)
+    while ((i += plain_ascii_run(p + i, n - i)) < n && p[i] >= 0x80) {
+        const size_t length = utf8_next(p + i, n - i, &valid);
+        if (!valid)
             break;
-        else {
-            size_t length = utf8_next(p + i, n - i, &valid);
-            if (!valid)
-                break;
-            i += length;
-        }
+        i += length;
     }
     return i;
 }
 
-/* The escaped form of what is at the front, 0 if that needs none; *ret_used: how many bytes it stands for. */
+/* The escaped form of what is at the front, which needs one; *ret_used: how many bytes it stands for. */
 static size_t escape_one(const unsigned char *p, size_t n, unsigned times, char ret[ESCAPED_MAX],
                          size_t *ret_used)
 {
@@ -63,13 +86,11 @@ static size_t escape_one(const unsigned char *p, size_t n, unsigned times, char 
     unsigned char c = *p;
     size_t len = 0;
     *ret_used = 1;
-    if (is_plain_ascii(c))
-        return 0;
     if (c >= 0x80) {
         bool valid;
         *ret_used = utf8_next(p, n, &valid);
         memcpy(ret, REPLACEMENT, 3);
-        return valid ? 0 : 3;
+        return 3;
     }
     /* The backslash of the escape, itself escaped when inside a string. */
     for (unsigned i = 0; i < times; i++)
@@ -88,37 +109,47 @@ static size_t escape_one(const unsigned char *p, size_t n, unsigned times, char 
     return len;
 }
 
+/* Escapes, and what is short between them, are gathered before they are appended. */
+static void append_gathered(struct json_writer *w, const unsigned char *p, size_t n, unsigned times)
+{
+    char batch[128 * ESCAPED_MAX];
+    size_t len = 0, used;
+    while (n > 0 && !w->failed) {
+        size_t plain = plain_run(p, n);
+        const bool is_short = plain <= SHORT_RUN;
+        if (!is_short || len + plain + ESCAPED_MAX > sizeof(batch)) {
+            append(w, batch, len);
+            len = 0;
+        }
+        if (is_short) {
+            memcpy(batch + len, p, plain);
+            len += plain;
+        } else {
+            append(w, p, plain);
+        }
+        p += plain;
+        n -= plain;
+        if (n == 0)
+            break;
+        len += escape_one(p, n, times, batch + len, &used);
+        p += used;
+        n -= used;
+    }
+    append(w, batch, len);
+}
+
 static void append_escaped(struct json_writer *w, const void *bytes, size_t n, unsigned times)
 {
     const unsigned char *p = bytes;
-    if (times == 0) {
-        append(w, bytes, n);
-        return;
-    }
-    while (n > 0 && !w->failed) {
-        size_t plain = plain_run(p, n);
-        append(w, p, plain);
-        p += plain;
-        n -= plain;
-
-        /* Whatever needs escapes tends to come in runs, so these are gathered before they are appended. */
-        char batch[64 * ESCAPED_MAX];
-        size_t len = 0, used;
-        while (n > 0 && len + ESCAPED_MAX <= sizeof(batch)) {
-            size_t escaped = escape_one(p, n, times, batch + len, &used);
-            if (escaped == 0)
-                break;
-            len += escaped;
-            p += used;
-            n -= used;
-        }
-        append(w, batch, len);
-    }
+    const size_t plain = times == 0 ? n : plain_run(p, n); /* mostly all of it */
+    append(w, p, plain);
+    if (plain < n)
+        append_gathered(w, p + plain, n - plain, times);
 }
 
-static void structure(struct json_writer *w, const char *text)
+static void structure(struct json_writer *w, char c)
 {
-    append_escaped(w, text, strlen(text), w->escape - 1);
+    append_escaped(w, &c, 1, w->escape - 1);
 }
 
 /* What has to stand between the last item and the next one. */
@@ -127,7 +158,7 @@ static void separate(struct json_writer *w)
     if (w->after_key)
         w->after_key = false;
     else if (w->has_item[w->depth])
-        structure(w, ",");
+        structure(w, ',');
     w->has_item[w->depth] = true;
 }
 
@@ -146,14 +177,14 @@ static void ascend(struct json_writer *w)
         w->depth--;
 }
 
-static void begin(struct json_writer *w, const char *bracket)
+static void begin(struct json_writer *w, char bracket)
 {
     separate(w);
     structure(w, bracket);
     descend(w);
 }
 
-static void end(struct json_writer *w, const char *bracket)
+static void end(struct json_writer *w, char bracket)
 {
     ascend(w);
     structure(w, bracket);
@@ -161,64 +192,67 @@ static void end(struct json_writer *w, const char *bracket)
 
 void jw_begin_object(struct json_writer *w)
 {
-    begin(w, "{");
+    begin(w, '{');
 }
 
 void jw_end_object(struct json_writer *w)
 {
-    end(w, "}");
+    end(w, '}');
 }
 
 void jw_begin_array(struct json_writer *w)
 {
-    begin(w, "[");
+    begin(w, '[');
 }
 
 void jw_end_array(struct json_writer *w)
 {
-    end(w, "]");
+    end(w, ']');
 }
 
-void jw_key(struct json_writer *w, const char *key)
+void jw_key_n(struct json_writer *w, const char *key, size_t n)
 {
-    jw_string(w, key);
-    structure(w, ":");
+    jw_string_n(w, key, n);
+    structure(w, ':');
     w->after_key = true;
-}
-
-void jw_string(struct json_writer *w, const char *s)
-{
-    jw_string_n(w, s, strlen(s));
 }
 
 void jw_string_n(struct json_writer *w, const void *bytes, size_t n)
 {
     separate(w);
-    structure(w, "\"");
+    structure(w, '"');
     append_escaped(w, bytes, n, w->escape);
-    structure(w, "\"");
+    structure(w, '"');
 }
 
 void jw_base64(struct json_writer *w, const void *bytes, size_t n)
 {
     separate(w);
-    structure(w, "\"");
+    structure(w, '"');
     if (!w->failed && base64_append(w->out, bytes, n) < 0)
         w->failed = true;
-    structure(w, "\"");
+    structure(w, '"');
 }
 
+/* Nothing in it is ever escaped. */
 static void literal(struct json_writer *w, const char *text)
 {
     separate(w);
-    structure(w, text);
+    append(w, text, strlen(text));
 }
 
 void jw_integer(struct json_writer *w, int64_t value)
 {
     char text[24];
-    snprintf(text, sizeof(text), "%lld", (long long)value);
-    literal(w, text);
+    char *p = text + sizeof(text) - 1;
+    uint64_t rest = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    *p = '\0';
+    do
+        *--p = (char)('0' + rest % 10);
+    while ((rest /= 10) > 0);
+    if (value < 0)
+        *--p = '-';
+    literal(w, p);
 }
 
 void jw_real(struct json_writer *w, double value)
@@ -226,6 +260,10 @@ void jw_real(struct json_writer *w, double value)
     char text[40];
     if (!isfinite(value)) {
         literal(w, "null");
+        return;
+    }
+    if (fabs(value) < INTEGERS_MAX && trunc(value) == value) {
+        jw_integer(w, (int64_t)value);
         return;
     }
     for (int precision = 15; precision <= 17; precision++) {
@@ -308,12 +346,12 @@ void jw_raw(struct json_writer *w, const char *text, size_t n)
 
 void jw_begin_text(struct json_writer *w)
 {
-    begin(w, "\"");
+    begin(w, '"');
     w->escape = 2;
 }
 
 void jw_end_text(struct json_writer *w)
 {
     w->escape = 1;
-    end(w, "\"");
+    end(w, '"');
 }

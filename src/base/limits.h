@@ -12,6 +12,8 @@
 #define LIMIT_MESSAGE_BYTES (24 * MIB)
 #define LIMIT_INLINE_PARSE_BYTES (64 * KIB) /* a longer message is parsed on a worker */
 #define LIMIT_JSON_DEPTH 64                 /* nesting of a message */
+#define LIMIT_JSON_VALUES (256 * KIB)       /* in one text, whoever sent it */
+#define LIMIT_MESSAGE_VALUES (32 * KIB)     /* in one message: more than a call can use */
 #define LIMIT_BATCH_MESSAGES 64             /* of a 2025-03-26 batch */
 #define LIMIT_IN_FLIGHT_REQUESTS 1024       /* per session */
 #define LIMIT_SEND_QUEUE_BYTES (64 * MIB)   /* queued for a slow reader; beyond it reading pauses */
@@ -42,8 +44,17 @@
 /* computers */
 #define LIMIT_COMPUTER_ID_BYTES 63
 #define LIMIT_PRINCIPAL_BYTES 63
+#define LIMIT_PRINCIPALS 4096
 #define LIMIT_COMPUTERS 10000 /* per server */
 #define LIMIT_RECORD_BYTES (64 * KIB)
+#define LIMIT_COMPUTER_CPUS_MIN 0.01 /* of the flags, and of computer_create */
+#define LIMIT_COMPUTER_CPUS_MAX 1024.0
+#define LIMIT_COMPUTER_MEMORY_MIN (4 * MIB)
+#define LIMIT_COMPUTER_MEMORY_MAX (64 * MIB * MIB)
+#define LIMIT_COMPUTER_PIDS_MIN 4
+#define LIMIT_COMPUTER_PIDS_MAX 4194304
+#define LIMIT_COMPUTER_DISK_MIN (16 * MIB)
+#define LIMIT_COMPUTER_DISK_MAX (1 * MIB * MIB)
 #define TOMBSTONE_SECONDS (24 * 3600)
 #define LIMIT_PULL_SECONDS 1800     /* one image, whoever waits for it */
 #define LIMIT_PULL_STALL_SECONDS 60 /* without a byte of it */
@@ -55,5 +66,7 @@
 #define LIMIT_LOG_LINE_BYTES 4096       /* one write that can't block: PIPE_BUF */
 #define LIMIT_HTTP_BODY_BYTES (4 * MIB) /* of a peer, unless a request says otherwise */
 #define LIMIT_HTTP_HEADERS_BYTES (64 * KIB)
+#define LIMIT_UNREAD_BYTES (256 * MIB)      /* of answers over HTTP that wait for readers, all together */
+#define LIMIT_KEPT_EVENTS_BYTES (256 * MIB) /* for who resumes, all sessions; half for a principal */
 #define LIMIT_CONFIG_FILE_BYTES (1 * MIB)
 #define LIMIT_CONFIG_LIST 256 /* elements of a repeatable option */

@@ -73,6 +73,14 @@ char *xvasprintf(const char *fmt, va_list ap)
     return s;
 }
 
+char *secret_free(char *secret)
+{
+    if (secret)
+        explicit_bzero(secret, strlen(secret));
+    free(secret);
+    return NULL;
+}
+
 void strv_free(char **strv)
 {
     if (!strv)

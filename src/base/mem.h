@@ -16,6 +16,10 @@ char *xstrndup(const char *s, size_t n);
 char *xasprintf(const char *fmt, ...) _printf_(1, 2);
 char *xvasprintf(const char *fmt, va_list ap) _printf_(1, 0);
 
+/* Overwrites what nobody else should read, then frees it. Accepts NULL, returns NULL. */
+char *secret_free(char *secret);
+DEFINE_CLEANUP(char *, secret_free)
+
 /* NULL-terminated arrays of strings. */
 void strv_free(char **strv); /* accepts NULL */
 size_t strv_len(char *const *strv);

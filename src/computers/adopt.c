@@ -41,6 +41,11 @@ static enum maker maker_of(const struct computers *c, const struct owner *self, 
                : MAKER_OTHERS;
 }
 
+bool computers_is_others(const struct computers *c, const struct owner *self, const struct backend_found *f)
+{
+    return maker_of(c, self, f) == MAKER_OTHERS;
+}
+
 /* Gives it a folder with a record, as if we had made it. 1: somebody was faster. */
 static int record_found(struct computer *c, const struct owner *self, struct backend_found *f,
                         struct error *err)
@@ -65,7 +70,8 @@ static enum found adopt(struct computer *c, const struct owner *self, const stru
 {
     if (how->new_only)
         return FOUND_TAKEN;
-    if (lifetime_check(c->id, f->temporary, how->lifetime, err) < 0)
+    const struct record found = {.temporary = f->temporary};
+    if (making_check(how, c->id, &found, err) < 0)
         return FOUND_ERROR;
     int r = record_found(c, self, f, err);
     if (r != 0)
@@ -77,28 +83,56 @@ static enum found adopt(struct computer *c, const struct owner *self, const stru
     return FOUND_ERROR;
 }
 
-enum found computer_find_elsewhere(struct computer *c, const struct owner *self, const struct making *how,
-                                   const struct wait *wait, struct error *err)
+/* RECORD: one that may be taken up or removed. What a dead server has left is removed. */
+static enum found find(struct computer *c, const struct owner *self, const struct wait *wait,
+                       struct backend_found *ret, struct error *err)
 {
     struct backend *b = c->computers->backend;
     const struct computer_spec spec = {.id = c->id, .principal = c->principal};
-    _cleanup_(backend_found_done) struct backend_found found = {0};
-    int r = b->ops->find ? b->ops->find(b, &spec, wait, &found, err) : 0;
+    int r = b->ops->find ? b->ops->find(b, &spec, wait, ret, err) : 0;
     if (r <= 0)
         return r < 0 ? FOUND_ERROR : FOUND_NOTHING;
-    switch (maker_of(c->computers, self, &found)) {
+    switch (maker_of(c->computers, self, ret)) {
     case MAKER_DEAD:
-        return remove_found(c->computers, &found, err) < 0 ? FOUND_ERROR : FOUND_NOTHING;
+        return remove_found(c->computers, ret, err) < 0 ? FOUND_ERROR : FOUND_NOTHING;
     case MAKER_OTHERS:
-        error_set(err, ERR_BUSY,
-                  "computer '%s' belongs to another server of this %s: choose another computer_id", c->id,
-                  b->ops->name);
+        error_set(
+            err, ERR_BUSY,
+            "there is a computer '%s' already, made by a server with another --state-dir: start this one "
+            "with that, or choose another computer_id",
+            c->id);
         return FOUND_ERROR;
     case MAKER_ANOTHER_PROGRAM:
     case MAKER_THIS_DIRECTORY:
     default:
-        return adopt(c, self, how, &found, wait, err);
+        return FOUND_RECORD;
     }
+}
+
+enum found computer_find_elsewhere(struct computer *c, const struct owner *self, const struct making *how,
+                                   const struct wait *wait, struct error *err)
+{
+    _cleanup_(backend_found_done) struct backend_found found = {0};
+    enum found what = find(c, self, wait, &found, err);
+    return what == FOUND_RECORD ? adopt(c, self, how, &found, wait, err) : what;
+}
+
+enum found computer_find_at_backend(struct computer *c, const struct wait *wait, struct error *err)
+{
+    _cleanup_(backend_found_done) struct backend_found found = {0};
+    struct owner self;
+    if (computers_self(c->computers, &self, err) < 0)
+        return FOUND_ERROR;
+    enum found what = find(c, &self, wait, &found, err);
+    if (what != FOUND_RECORD)
+        return what;
+    record_done(&c->record);
+    c->temporary = found.temporary;
+    c->record = (struct record){.temporary = found.temporary, .data = TAKE_PTR(found.data)};
+    memcpy(c->record.id, c->id, sizeof(c->id));
+    memcpy(c->record.principal, c->principal, sizeof(c->principal));
+    memcpy(c->record.key, found.key, sizeof(c->record.key));
+    return FOUND_RECORD;
 }
 
 struct sweep {

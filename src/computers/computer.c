@@ -7,14 +7,18 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/path.h"
 
-static const char *const STATE_NAMES[COMPUTER_STATE_COUNT] = {"creating", "running", "ending", "ended"};
+static const char *const STATE_NAMES[COMPUTER_STATE_COUNT] = {"creating", "running", "changing", "ending",
+                                                              "ended"};
 
 static const bool MAY_CHANGE[COMPUTER_STATE_COUNT][COMPUTER_STATE_COUNT] = {
-    [COMPUTER_CREATING] = {[COMPUTER_RUNNING] = true, [COMPUTER_ENDING] = true},
-    [COMPUTER_RUNNING] = {[COMPUTER_ENDING] = true},
+    [COMPUTER_CREATING] = {[COMPUTER_RUNNING] = true, [COMPUTER_CHANGING] = true, [COMPUTER_ENDING] = true},
+    [COMPUTER_RUNNING] = {[COMPUTER_CHANGING] = true, [COMPUTER_ENDING] = true},
+    [COMPUTER_CHANGING] = {[COMPUTER_RUNNING] = true, [COMPUTER_ENDING] = true},
     [COMPUTER_ENDING] = {[COMPUTER_ENDED] = true},
 };
 
@@ -36,8 +40,12 @@ struct computer *computer_new_locked(struct computers *computers, const char *pr
     snprintf(c->id, sizeof(c->id), "%s", id);
     snprintf(c->principal, sizeof(c->principal), "%s", principal);
     c->folder = (struct folder)FOLDER_NONE;
+    c->number = ++computers->births;
+    c->born = clock_wall();
+    c->used_at = clock_now();
     c->refs = 1;
     list_init(&c->calls);
+    list_init(&c->lease);
     return c;
 }
 
@@ -51,15 +59,23 @@ void computer_unref_locked(struct computer *c)
     free(c);
 }
 
+void computer_wake_locked(struct computer *c)
+{
+    if (c->change) {
+        cancel_fire(c->change, ERR_BUSY);
+        c->change = cancel_unref(c->change);
+    }
+}
+
 void computer_set_state_locked(struct computer *c, enum computer_state state)
 {
     assert(computer_may_change(c->state, state));
     log_debug("computer %s/%s: %s -> %s", c->principal, c->id, STATE_NAMES[c->state], STATE_NAMES[state]);
     c->state = state;
-    if (c->change) {
-        cancel_fire(c->change, ERR_BUSY);
-        c->change = cancel_unref(c->change);
-    }
+    c->state_since = clock_now();
+    if (state == COMPUTER_RUNNING)
+        terms_note_running_locked(c);
+    computer_wake_locked(c);
 }
 
 int computer_wait_locked(struct computer *c, const struct wait *wait, struct error *err)
@@ -75,19 +91,6 @@ int computer_wait_locked(struct computer *c, const struct wait *wait, struct err
     int r = wait_fd(fd, POLLIN, wait, NULL, err);
     pthread_mutex_lock(lock);
     return r;
-}
-
-void running_call_begin_locked(struct running_call *call, struct computer *c, struct wait *wait)
-{
-    call->cancel = wait->cancel ? cancel_ref(wait->cancel) : cancel_new();
-    wait->cancel = call->cancel;
-    list_append(&c->calls, &call->node);
-}
-
-void running_call_end_locked(struct running_call *call)
-{
-    list_unlink(&call->node);
-    call->cancel = cancel_unref(call->cancel);
 }
 
 bool computer_end_locked(struct computer *c, const struct error *why)
@@ -114,91 +117,84 @@ bool computer_claim_locked(struct computer *c)
 /* A permanent computer is put down, not removed: its files are the user's until they delete them. */
 static int put_down(struct computer *c, struct error *err)
 {
+    if (c->stopping)
+        c->instance->ops->kill(c->instance);
     int r = c->instance->ops->detach(TAKE_PTR(c->instance), err);
-    clock_rfc3339(clock_wall(), c->record.last_used);
+    FAULT_POINT("put-down.stopped");
+    record_touch(&c->record);
     if (r == 0)
-        c->record.owner.pid = 0; /* nobody runs it, so nothing of it can be left */
+        c->record.owner.pid = 0; /* nobody runs it, so nothing of it can be left; else its processes go on */
     if (store_write(&c->folder, &c->record, r < 0 ? NULL : err) < 0)
         r = -1;
+    FAULT_POINT("put-down.recorded");
     folder_close(&c->folder);
     return r;
 }
 
+/* Says first that it is to be removed, so that what a death in the middle leaves is no computer with half its
+ * files. A temporary one is that in any case; as is one that has lost its name. */
+static int mark_dying(struct computer *c, struct error *err)
+{
+    if (c->temporary || !c->folder.path || store_is_debris(path_basename(c->folder.path)))
+        return 0;
+    return store_mark_dying(&c->folder, &c->record, err);
+}
+
+static int remove_instance(struct computer *c, struct error *err)
+{
+    struct backend *b = c->computers->backend;
+    const struct computer_spec spec = spec_of_record(&c->record, c->folder.path);
+    return c->instance ? c->instance->ops->remove(TAKE_PTR(c->instance), err)
+                       : b->ops->reap(b, &spec, c->record.data, err);
+}
+
 static int remove_all(struct computer *c, struct error *err)
 {
-    if (c->instance->ops->remove(TAKE_PTR(c->instance), err) < 0) {
+    if (mark_dying(c, err) < 0) {
+        if (c->instance) /* its files stay: better than half of them */
+            c->instance->ops->detach(TAKE_PTR(c->instance), NULL);
+        folder_close(&c->folder);
+        return -1;
+    }
+    FAULT_POINT("delete.marked");
+    if (remove_instance(c, err) < 0) {
         folder_close(&c->folder); /* with its record, which the reaper needs */
         return -1;
     }
-    return store_remove(&c->folder, err);
+    FAULT_POINT("delete.instance-removed");
+    return c->folder.path ? store_remove(&c->folder, err) : 0;
 }
 
-/* Nothing of it is to be kept, or can be. */
-static bool has_nothing(const struct computer *c)
+bool computer_ends_whole(const struct computer *c)
 {
-    const struct backend_ops *ops = c->instance->ops;
-    return c->temporary || (ops->lost && ops->lost(c->instance));
+    const struct backend_ops *ops = c->instance ? c->instance->ops : NULL;
+    return c->doomed || (ops && (c->temporary || (ops->lost && ops->lost(c->instance))));
 }
 
 void computer_clean(struct computer *c)
 {
     struct error left = ERROR_INIT;
-    if (c->instance) {
-        int r = has_nothing(c) ? remove_all(c, &left) : put_down(c, &left);
-        if (r < 0)
-            log_debug("computer %s/%s: %s", c->principal, c->id, left.msg);
-    }
+    int r = 0;
+    if (computer_ends_whole(c) && (c->instance || (c->stands_in && c->record.id[0])))
+        r = remove_all(c, &left);
+    else if (c->instance)
+        r = put_down(c, &left);
+    else
+        folder_close(&c->folder);
+    if (r < 0)
+        log_debug("computer %s/%s: %s", c->principal, c->id, left.msg);
     struct computers *computers = c->computers;
     char name[COMPUTER_NAME_SIZE];
     pthread_mutex_lock(&computers->lock);
     c->left = left;
+    if (!computer_ends_whole(c))
+        terms_note_stored_locked(computers, &c->record);
     computer_set_state_locked(c, COMPUTER_ENDED);
-    map_remove(computers->by_name, computer_name(c->principal, c->id, name));
+    computer_name(c->principal, c->id, name);
+    if (map_get(computers->by_name, name) == c)
+        map_remove(computers->by_name, name);
     computer_unref_locked(c);
     pthread_mutex_unlock(&computers->lock);
-}
-
-/* The computer ended by itself: what the caller is told, and what everybody else will be. */
-static void gone_error(const struct computer *c, struct error *err)
-{
-    const struct error cause = *err;
-    error_set(err, ERR_GONE, "computer '%s' has ended by itself: %.200s; %s", c->id, cause.msg,
-              has_nothing(c)
-                  ? "its files are lost, and the next call makes a new, empty one"
-                  : "its processes are lost, its files are kept, and the next call starts it again");
-}
-
-int computer_exec(const struct computer_use *use, const struct exec_request *request, struct exec_result *ret,
-                  struct error *err)
-{
-    struct computer *c = use->computer;
-    pthread_mutex_t *lock = &c->computers->lock;
-    struct exec_request ours = *request;
-    struct running_call call;
-    struct error why = ERROR_INIT;
-    pthread_mutex_lock(lock);
-    if (c->state != COMPUTER_RUNNING) {
-        why = c->end;
-        if (c->gone)
-            session_forget_locked(use->session, c);
-        pthread_mutex_unlock(lock);
-        return error_set(err, why.code, "%s", why.msg);
-    }
-    running_call_begin_locked(&call, c, &ours.wait);
-    pthread_mutex_unlock(lock);
-
-    int r = c->instance->ops->exec(c->instance, &ours, ret, &why);
-
-    pthread_mutex_lock(lock);
-    running_call_end_locked(&call);
-    if (r < 0 && why.code == ERR_GONE) {
-        gone_error(c, &why);
-        if (!computer_end_locked(c, &why) && !c->gone)
-            why = c->end; /* it was ended by wish; that the backend found it dead is only how */
-        session_forget_locked(use->session, c);
-    }
-    pthread_mutex_unlock(lock);
-    return r < 0 ? error_set(err, why.code, "%s", why.msg) : 0;
 }
 
 const char *computer_id(const struct computer *c)

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -31,24 +32,17 @@ static bool machine_id_read(const char *path, char ret[OWNER_MACHINE_SIZE])
     return true;
 }
 
-/* Makes STATE/machine unless it is there. link(2) makes it appear at once and whole, however many servers do
- * this. */
+/* Makes STATE/machine unless it is there. What a server that was killed has left of it is replaced. */
 static int machine_id_make(const char *state_dir, const char *path, struct error *err)
 {
     char hex[OWNER_MACHINE_SIZE];
+    _cleanup_fd_ int lock = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock < 0 || flock(lock, LOCK_EX) < 0)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot lock '%s'", state_dir);
+    if (access(path, F_OK) == 0) /* another server was first */
+        return 0;
     random_hex(hex, (OWNER_MACHINE_SIZE - 1) / 2);
-    _cleanup_(cleanup_free) char *temporary = xasprintf("%s/machine.%s", state_dir, hex);
-    _cleanup_fd_ int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return error_errno(err, ERR_INTERNAL, errno, "cannot write '%s'", temporary);
-    int r = fd_write_all(fd, hex, strlen(hex));
-    if (r == 0)
-        r = link(temporary, path);
-    int sys = errno;
-    unlink(temporary);
-    if (r < 0 && sys != EEXIST)
-        return error_errno(err, ERR_INTERNAL, sys, "cannot write '%s'", path);
-    return 0;
+    return file_replace(AT_FDCWD, path, hex, strlen(hex), false, err);
 }
 
 static int unusable(struct error *err)
@@ -114,5 +108,6 @@ bool owner_is_dead(const struct owner *self, const struct owner *owner)
         return false;
     if (strcmp(self->boot, owner->boot) != 0)
         return true;
-    return owner->pid <= 0 || clock_process_start(owner->pid) != owner->start;
+    return owner->pid <= 0 ||
+           (clock_process_start(owner->pid) != owner->start && !clock_process_is_hidden(owner->pid));
 }

@@ -1,7 +1,7 @@
 /* What dead servers have left: temporary computers, computers that were never finished, folders half made or
- * half removed; and what still runs of permanent ones. The lock of a folder is what counts: who can take it
- * is the only one who looks after it. It is not even tried for computers that are none of these, since
- * whoever wants to use one would find it taken. */
+ * half removed; and what still runs of permanent ones, where that isn't to go on. The lock of a folder is
+ * what counts: who can take it is the only one who looks after it. It is not even tried for computers that
+ * are none of these, since whoever wants to use one would find it taken. */
 #include "computers/registry.h"
 
 #include <fcntl.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/path.h"
@@ -40,8 +41,10 @@ static void settle(struct computers *c, const struct folder *folder, struct reco
     if (strcmp(record->backend, c->backend->ops->name) != 0 ||
         c->backend->ops->settle(c->backend, &spec, record->data, NULL) < 0)
         return;
+    FAULT_POINT("settle.ended");
     record->owner.pid = 0;
     store_write(folder, record, NULL); /* if that fails, it is settled once more */
+    FAULT_POINT("settle.recorded");
 }
 
 int reap_folder(struct computers *c, struct folder *folder, const struct record *record, struct error *err)
@@ -63,15 +66,31 @@ int reap_folder(struct computers *c, struct folder *folder, const struct record 
     return 1;
 }
 
+/* One that is abandoned, and whose processes aren't to wait for whoever uses it next. */
+static bool is_to_be_settled(const struct computers *c, const struct owner *self, const char *folder,
+                             const struct record *record)
+{
+    const struct backend_ops *ops = c->backend->ops;
+    const struct computer_spec spec = spec_of_record(record, folder);
+    return is_abandoned(self, record) && !(ops->lives && strcmp(record->backend, ops->name) == 0 &&
+                                           ops->lives(c->backend, &spec, record->data));
+}
+
 /* By a look from outside: without the lock it may change at any moment. */
-static bool may_be_orphan(const struct computers *c, const struct owner *self, const char *principal,
+static bool may_be_orphan(struct computers *c, const struct owner *self, const char *principal,
                           const char *name)
 {
     _cleanup_(cleanup_free) char *path = xasprintf("%s/%s/%s", c->dir, principal, name);
     const struct folder folder = {.path = path, .lock = -1};
     _cleanup_(record_done) struct record record = {0};
-    return store_is_debris(name) || (store_read(&folder, &record, NULL) == 0 &&
-                                     (is_orphan(self, &record) || is_abandoned(self, &record)));
+    if (store_is_debris(name))
+        return true;
+    if (store_read(&folder, &record, NULL) < 0)
+        return false;
+    pthread_mutex_lock(&c->lock);
+    terms_note_stored_locked(c, &record); /* we have read it anyway */
+    pthread_mutex_unlock(&c->lock);
+    return is_orphan(self, &record) || is_to_be_settled(c, self, path, &record);
 }
 
 /* A computer that was made ahead has a record, and may have more than a folder. */
@@ -94,12 +113,13 @@ static void reap_name(void *ctx, const char *principal, const char *name)
     _cleanup_(record_done) struct record record = {0};
     if (store_open(reaping->computers->dir, principal, name, &folder, NULL) < 0)
         return;
+    FAULT_POINT("reap.locked");
     bool readable = store_read(&folder, &record, NULL) == 0;
     if (store_is_debris(name))
         remove_debris(reaping->computers, &folder, readable ? &record : NULL);
     else if (!readable)
         ; /* whoever asks for it is told */
-    else if (is_abandoned(&reaping->self, &record))
+    else if (is_to_be_settled(reaping->computers, &reaping->self, folder.path, &record))
         settle(reaping->computers, &folder, &record);
     else if (reap_folder(reaping->computers, &folder, &record, NULL) == 1)
         reaping->count++;

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "computers/settings.h"
 
 struct computers *computers_new(const struct computers_options *options)
 {
@@ -17,8 +18,12 @@ struct computers *computers_new(const struct computers_options *options)
     snprintf(c->network, sizeof(c->network), "%s", options->network ? options->network : "none");
     c->backend = options->backend;
     c->max_per_principal = options->max_per_principal;
+    c->terms = (struct computer_terms){.ttl_s = options->ttl_s, .idle_s = options->idle_s};
+    c->stored_due = DEADLINE_NONE;
     c->by_name = map_new(LIMIT_COMPUTERS);
     c->pool = options->pool < SPARES_MAX ? options->pool : SPARES_MAX;
+    list_init(&c->leased);
+    records_init(c);
     pthread_mutex_init(&c->lock, NULL);
     return c;
 }
@@ -42,6 +47,7 @@ struct computers *computers_free(struct computers *c)
 {
     if (!c)
         return NULL;
+    terms_stop(c);
     pthread_mutex_lock(&c->lock);
     struct computer **ending = xcalloc(map_count(c->by_name) + 1, sizeof(struct computer *));
     size_t count = claim_all_locked(c, ending);
@@ -52,21 +58,14 @@ struct computers *computers_free(struct computers *c)
     if (c->sessions > 0 || map_count(c->by_name) > 0)
         return NULL;
     map_free(c->by_name);
+    records_done(c);
     pthread_mutex_destroy(&c->lock);
+    cancel_unref(c->caretaker.wake);
+    cancel_unref(c->caretaker.stop);
     free(c->state_dir);
     free(c->dir);
     free(c);
     return NULL;
-}
-
-static int principal_count_locked(const struct computers *c, const char *principal)
-{
-    int count = 0;
-    size_t cursor = 0;
-    void *value;
-    while (map_next(c->by_name, &cursor, NULL, &value))
-        count += strcmp(((const struct computer *)value)->principal, principal) == 0;
-    return count;
 }
 
 static int check_room_locked(const struct computer_session *s, struct error *err)
@@ -75,11 +74,6 @@ static int check_room_locked(const struct computer_session *s, struct error *err
     if (map_count(c->by_name) >= LIMIT_COMPUTERS || map_count(s->by_id) >= LIMIT_COMPUTERS)
         return error_set(err, ERR_LIMIT, "this server has %d computers, its maximum: use one that exists",
                          LIMIT_COMPUTERS);
-    if (c->max_per_principal > 0 && principal_count_locked(c, s->principal) >= c->max_per_principal)
-        return error_set(err, ERR_LIMIT,
-                         "there are %d computers already, the maximum that this server was started with: use "
-                         "one that exists",
-                         c->max_per_principal);
     return 0;
 }
 
@@ -92,9 +86,11 @@ static void list_in_session_locked(struct computer_session *s, struct computer *
 }
 
 /* A computer in the state CREATING, with the caller as its creator and first user. id NULL: under a new
- * random slug. */
-static struct computer *insert_locked(struct computer_session *s, const char *id, struct error *err)
+ * random slug; it is the session's default one unless that has one, or a fresh one is wanted. */
+static struct computer *insert_locked(struct computer_session *s, const struct computer_wish *wish,
+                                      struct error *err)
 {
+    const char *id = wish->id;
     char slug[SLUG_SIZE], name[COMPUTER_NAME_SIZE];
     if (check_room_locked(s, err) < 0)
         return NULL;
@@ -104,10 +100,11 @@ static struct computer *insert_locked(struct computer_session *s, const char *id
         computer_name(s->principal, id ? id : slug, name);
     } while (!id && (map_get(s->computers->by_name, name) || map_get(s->by_id, slug)));
     struct computer *c = computer_new_locked(s->computers, s->principal, id ? id : slug);
+    c->to_be_temporary = wish->lifetime != LIFETIME_PERMANENT;
     if (map_put(s->computers->by_name, name, c) < 0)
         abort(); /* neither full nor taken */
     list_in_session_locked(s, c);
-    if (!id)
+    if (!id && !wish->fresh && s->lease_ns == 0)
         s->home = c;
     return c;
 }
@@ -118,6 +115,8 @@ static void take_locked(struct computer_session *s, struct computer *c, bool cre
     c->uses++;
     c->refs++;
     s->refs++;
+    c->used_at = clock_now();
+    lease_renew_locked(s, c);
     *ret = (struct computer_use){.computer = c, .session = s, .created = created};
 }
 
@@ -129,6 +128,8 @@ void computers_release(struct computer_use *use)
     struct computers *computers = c->computers;
     pthread_mutex_lock(&computers->lock);
     c->uses--;
+    c->used_at = clock_now();
+    lease_renew_locked(use->session, c);
     if (computer_claim_locked(c)) {
         pthread_mutex_unlock(&computers->lock);
         computer_clean(c);
@@ -150,6 +151,23 @@ void computers_unmake(struct computer_use *use)
     if (c->uses == 1 && c->sessions == 1 && c->temporary && computer_end_locked(c, &UNWANTED))
         session_forget_locked(use->session, c);
     pthread_mutex_unlock(&c->computers->lock);
+}
+
+struct computers_counts computers_count(struct computers *c)
+{
+    int by_state[COMPUTER_STATE_COUNT] = {0};
+    size_t cursor = 0;
+    void *value;
+    pthread_mutex_lock(&c->lock);
+    while (map_next(c->by_name, &cursor, NULL, &value))
+        by_state[((const struct computer *)value)->state]++;
+    const struct computers_counts counts = {.creating = by_state[COMPUTER_CREATING],
+                                            .running =
+                                                by_state[COMPUTER_RUNNING] + by_state[COMPUTER_CHANGING],
+                                            .ending = by_state[COMPUTER_ENDING],
+                                            .ahead = c->spare_count};
+    pthread_mutex_unlock(&c->lock);
+    return counts;
 }
 
 bool computers_knows(struct computers *c, const char *principal, const char *id)
@@ -208,8 +226,8 @@ static int create_locked(struct computer_session *s, struct computer *c, const s
  * only the other's call (its deadline, its cancellation) is no reason to fail. */
 static int after_wait_locked(const struct computer *c, enum computer_state before, struct error *err)
 {
-    if (before != COMPUTER_CREATING || c->state < COMPUTER_ENDING || c->end.code == ERR_CANCELLED ||
-        c->end.code == ERR_TIMEOUT || c->end.code == ERR_DELETED)
+    const bool failed = before == COMPUTER_CREATING && c->state >= COMPUTER_ENDING && !c->gone;
+    if (!failed || wait_was_over(&c->end))
         return 0;
     *err = c->end;
     return -1;
@@ -241,20 +259,24 @@ static int see_end_locked(struct computer_session *s, struct computer *c, struct
 }
 
 /* One attempt. 1: the state has changed, look again. */
-static int try_use_locked(struct computer_session *s, const struct computer_wish *wish,
+static int try_use_locked(struct computer_session *s, const struct computer_wish *wish, bool existing_only,
                           const struct wait *wait, struct computer_use *ret, struct error *err)
 {
+    const struct making how = {.lifetime = wish->lifetime,
+                               .new_only = !wish->id,
+                               .existing_only = existing_only,
+                               .options = wish->options,
+                               .terms = wish->terms,
+                               .progress = wish->progress};
     if (s->closing)
         return error_set(err, ERR_CANCELLED, "the session has ended");
-    struct computer *c = look_up_locked(s, wish->id);
+    struct computer *c = !wish->id && wish->fresh ? NULL : look_up_locked(s, wish->id);
     if (!c) {
-        const struct making how = {
-            .lifetime = wish->lifetime, .new_only = !wish->id, .progress = wish->progress};
-        c = insert_locked(s, wish->id, err);
+        c = insert_locked(s, wish, err);
         return c ? create_locked(s, c, &how, wait, ret, err) : -1;
     }
     if (c->state == COMPUTER_RUNNING) {
-        if (lifetime_check(c->id, c->temporary, wish->lifetime, err) < 0)
+        if (making_check(&how, c->id, &c->record, err) < 0)
             return -1;
         if (!is_listed_locked(s, c) && map_count(s->by_id) >= LIMIT_COMPUTERS)
             return error_set(err, ERR_LIMIT, "this session uses %d computers, the maximum", LIMIT_COMPUTERS);
@@ -274,23 +296,46 @@ int computers_create_seconds(const struct computer_session *s)
     return ops->create_seconds ? ops->create_seconds : CREATE_SECONDS;
 }
 
-int computers_use(struct computer_session *s, const struct computer_wish *wish, const struct wait *wait,
-                  struct computer_use *ret, struct error *err)
+static int use(struct computer_session *s, const struct computer_wish *wish, bool existing_only,
+               const struct wait *wait, struct computer_use *ret, struct error *err)
 {
     if (wish->id && slug_check(wish->id, err) < 0)
         return -1;
     for (;;) {
-        struct computer_use use = {0};
+        struct computer_use taken = {0};
         struct error why = ERROR_INIT;
         pthread_mutex_lock(&s->computers->lock);
-        int r = try_use_locked(s, wish, wait, &use, &why);
+        int r = try_use_locked(s, wish, existing_only, wait, &taken, &why);
         pthread_mutex_unlock(&s->computers->lock);
         if (r == 0) {
-            *ret = use;
+            *ret = taken;
             return 0;
         }
-        computers_release(&use);
+        computers_release(&taken);
         if (r < 0)
             return error_set(err, why.code, "%s", why.msg);
     }
+}
+
+int computers_use(struct computer_session *s, const struct computer_wish *wish, const struct wait *wait,
+                  struct computer_use *ret, struct error *err)
+{
+    return options_check_possible(s->computers->backend, wish->options, err) < 0
+               ? -1
+               : use(s, wish, false, wait, ret, err);
+}
+
+int computers_use_existing(struct computer_session *s, const char *id, const struct wait *wait,
+                           struct computer_use *ret, struct error *err)
+{
+    return use(s, &(struct computer_wish){.id = id}, true, wait, ret, err);
+}
+
+void session_list_locked(struct computer_session *s, struct computer *c, bool as_home)
+{
+    if (s->closing)
+        return;
+    list_in_session_locked(s, c);
+    lease_renew_locked(s, c);
+    s->home = as_home ? c : s->home;
 }

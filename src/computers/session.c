@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
+#include "base/fault.h"
 #include "base/mem.h"
 #include "base/thread.h"
 
@@ -14,18 +16,35 @@
 
 static const struct error SESSION_ENDED = {.code = ERR_CANCELLED, .msg = "the session has ended"};
 
-struct computer_session *computer_session_new(struct computers *c, const char *principal)
+static struct computer_session *session_new(struct computers *c, const char *principal, double lease_s)
 {
     struct computer_session *s = xcalloc(1, sizeof(*s));
     s->computers = c;
+    s->lease_ns = (int64_t)(lease_s * (double)NSEC_PER_SEC);
+    list_init(&s->link);
+    list_init(&s->leases);
+    list_init(&s->expired);
     snprintf(s->principal, sizeof(s->principal), "%s", principal);
     s->refs = 1;
     s->by_id = map_new(LIMIT_COMPUTERS);
     pthread_mutex_lock(&c->lock);
     c->sessions++;
     c->sessions_open++;
+    if (s->lease_ns > 0)
+        list_append(&c->leased, &s->link);
     pthread_mutex_unlock(&c->lock);
     return s;
+}
+
+struct computer_session *computer_session_new(struct computers *c, const char *principal)
+{
+    return session_new(c, principal, 0);
+}
+
+struct computer_session *computer_session_new_leased(struct computers *c, const char *principal,
+                                                     double lease_s)
+{
+    return session_new(c, principal, lease_s);
 }
 
 void session_unref_locked(struct computer_session *s)
@@ -37,11 +56,27 @@ void session_unref_locked(struct computer_session *s)
     free(s);
 }
 
+void session_enter(struct computer_session *s)
+{
+    pthread_mutex_lock(&s->computers->lock);
+    s->refs++;
+    pthread_mutex_unlock(&s->computers->lock);
+}
+
+void session_leave(struct computer_session *s)
+{
+    pthread_mutex_t *lock = &s->computers->lock;
+    pthread_mutex_lock(lock);
+    session_unref_locked(s);
+    pthread_mutex_unlock(lock);
+}
+
 void session_forget_locked(struct computer_session *s, struct computer *c)
 {
     if (map_get(s->by_id, c->id) != c)
         return;
     map_remove(s->by_id, c->id);
+    lease_forget_locked(s, c);
     if (s->home == c)
         s->home = NULL;
     c->sessions--;
@@ -54,7 +89,8 @@ static bool is_ours_alone_locked(const struct computer *c)
 {
     if (c->sessions > 1)
         return false;
-    return c->state == COMPUTER_CREATING || (c->state == COMPUTER_RUNNING && c->temporary);
+    return c->state == COMPUTER_CREATING ||
+           (c->temporary && (c->state == COMPUTER_RUNNING || c->state == COMPUTER_CHANGING));
 }
 
 /* Ends the computers that are the session's alone; returns those that have an instance, each with a use that
@@ -71,7 +107,7 @@ static struct computer **end_computers_locked(struct computer_session *s, size_t
         bool has_instance = c->state == COMPUTER_RUNNING;
         computer_end_locked(c, &SESSION_ENDED);
         if (!has_instance)
-            continue; /* its creator sees the token and cleans up */
+            continue; /* its creator, or who changes it, sees the token and cleans up */
         c->uses++;
         ended[count++] = c;
     }
@@ -86,10 +122,12 @@ void computer_session_kill(struct computer_session *s)
     pthread_mutex_lock(lock);
     s->computers->sessions_open -= !s->closing;
     s->closing = true;
+    list_unlink(&s->link);
     struct computer **ended = end_computers_locked(s, &count);
     pthread_mutex_unlock(lock);
     for (size_t i = 0; i < count; i++)
         ended[i]->instance->ops->kill(ended[i]->instance);
+    FAULT_POINT("end.killed");
     pthread_mutex_lock(lock);
     for (size_t i = 0; i < count; i++)
         ended[i]->uses--; /* who was last doesn't matter: the session's end cleans up what nobody has */
@@ -139,7 +177,7 @@ static void empty_locked(struct computer_session *s, struct computer **ret_endin
         c->refs++;
         session_forget_locked(s, c);
         /* Sessions that shared it and were killed at the same time each took the other for its owner. */
-        if (c->sessions == 0 && c->state == COMPUTER_RUNNING && c->temporary)
+        if (c->sessions == 0 && c->state != COMPUTER_CREATING && c->state < COMPUTER_ENDING && c->temporary)
             computer_end_locked(c, &SESSION_ENDED);
         if (c->state != COMPUTER_ENDING && !(c->state == COMPUTER_ENDED && c->left.code != ERR_NONE)) {
             computer_unref_locked(c);

@@ -1,14 +1,17 @@
-/* What is made ahead, while nobody waits: whole computers without an id, if the backend can name them later,
- * else one folder. A spare looks like a computer that is being born: a locked folder under a name that nobody
- * knows, but with a record, so that a reaper finds all of it when its server was killed. */
+/* What is made ahead, while nobody waits: whole computers without an id, if the backend can name them later;
+ * else one folder, with what the backend can make ahead. A spare looks like a computer that is being born: a
+ * locked folder under a name that nobody knows, but with a record if there is more than the folder, so that a
+ * reaper finds all of it when its server was killed. */
 #include "computers/registry.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "computers/settings.h"
 
 #define SPARE_NONE                                                                                           \
     (struct spare)                                                                                           \
@@ -26,9 +29,17 @@ static int wanted(const struct computers *c)
     return makes_whole(c) ? c->pool : 1;
 }
 
-static void drop(struct spare *s)
+static int remove_made(const struct computers *c, struct spare *s)
 {
-    if (s->instance && s->instance->ops->remove(TAKE_PTR(s->instance), NULL) < 0)
+    const struct computer_spec spec = spec_of_record(&s->record, s->folder.path);
+    if (s->instance)
+        return s->instance->ops->remove(TAKE_PTR(s->instance), NULL);
+    return s->record.key[0] ? c->backend->ops->reap(c->backend, &spec, s->record.data, NULL) : 0;
+}
+
+static void drop(const struct computers *c, struct spare *s)
+{
+    if (remove_made(c, s) < 0)
         folder_close(&s->folder); /* with its record, which the reaper needs */
     if (s->folder.path)
         store_remove(&s->folder, NULL);
@@ -47,37 +58,46 @@ static void rehearse(struct instance *i, const struct wait *wait)
         exec_result_done(&result);
 }
 
-static int make_whole(struct computers *c, const char *principal, struct spare *s, struct error *err)
+static int make_whole(const struct computers *c, const struct owner *self, struct computer_spec *spec,
+                      struct spare *s)
 {
     struct backend *b = c->backend;
     const struct wait wait = {.deadline = clock_deadline_after(CREATE_SECONDS)};
-    struct owner self;
     struct computer_owner owner;
-    if (computers_self(c, &self, err) < 0)
+    owner_words(self, c->state_dir, &owner);
+    spec->owner = &owner;
+    if (b->ops->create(b, spec, &wait, &s->instance, NULL) < 0)
+        return -1;
+    FAULT_POINT("spare.made");
+    rehearse(s->instance, &wait);
+    FAULT_POINT("spare.rehearsed");
+    return 0;
+}
+
+/* More than a folder: what comes into being by the key has a record first. */
+static int fill(struct computers *c, const char *principal, struct spare *s)
+{
+    struct backend *b = c->backend;
+    struct owner self;
+    if (computers_self(c, &self, NULL) < 0)
         return -1;
     record_begin(c, principal, "", true, &self, &s->record);
     struct computer_spec spec = spec_of_record(&s->record, s->folder.path);
     s->record.data = b->ops->plan(b, &spec);
-    owner_words(&self, c->state_dir, &owner);
-    spec.owner = &owner;
-    if (store_write(&s->folder, &s->record, err) < 0 ||
-        b->ops->create(b, &spec, &wait, &s->instance, err) < 0)
+    if (store_write(&s->folder, &s->record, NULL) < 0)
         return -1;
-    rehearse(s->instance, &wait);
-    return 0;
+    return makes_whole(c) ? make_whole(c, &self, &spec, s) : b->ops->prepare(b, &spec, NULL);
 }
 
 static int make_spare(struct computers *c, const char *principal, struct spare *ret)
 {
-    struct backend *b = c->backend;
     struct spare s = SPARE_NONE;
     if (store_prepare(c->dir, principal, &s.folder, NULL) < 0)
         return -1;
-    int failed = makes_whole(c)    ? make_whole(c, principal, &s, NULL)
-                 : b->ops->prepare ? b->ops->prepare(b, s.folder.path, NULL)
-                                   : 0;
-    if (failed < 0) {
-        drop(&s);
+    FAULT_POINT("spare.folder-made");
+    const bool is_all = !makes_whole(c) && !c->backend->ops->prepare;
+    if (!is_all && fill(c, principal, &s) < 0) {
+        drop(c, &s);
         return -1;
     }
     *ret = s;
@@ -92,6 +112,14 @@ static bool is_needed_locked(const struct computers *c)
 static bool is_wanted_locked(const struct computers *c, const char *principal)
 {
     return c->sessions_open > 0 && strcmp(principal, c->spares_for) == 0;
+}
+
+bool computers_want_preparation(struct computers *c)
+{
+    pthread_mutex_lock(&c->lock);
+    bool wants = is_needed_locked(c);
+    pthread_mutex_unlock(&c->lock);
+    return wants;
 }
 
 void computers_prepare(struct computers *c)
@@ -111,7 +139,7 @@ void computers_prepare(struct computers *c)
             c->spares[c->spare_count++] = made;
         } else if (failed == 0) {
             pthread_mutex_unlock(&c->lock);
-            drop(&made);
+            drop(c, &made);
             pthread_mutex_lock(&c->lock);
         }
     }
@@ -127,13 +155,13 @@ static int take_all_locked(struct computers *c, struct spare ret[SPARES_MAX])
     return count;
 }
 
-static void drop_all(struct spare *spares, int count)
+static void drop_all(const struct computers *c, struct spare *spares, int count)
 {
     for (int i = 0; i < count; i++)
         if (spares[i].instance)
             spares[i].instance->ops->kill(spares[i].instance); /* so that they end side by side */
     for (int i = 0; i < count; i++)
-        drop(&spares[i]);
+        drop(c, &spares[i]);
 }
 
 void spares_drop(struct computers *c)
@@ -142,7 +170,7 @@ void spares_drop(struct computers *c)
     pthread_mutex_lock(&c->lock);
     int count = c->sessions_open == 0 ? take_all_locked(c, unused) : 0;
     pthread_mutex_unlock(&c->lock);
-    drop_all(unused, count);
+    drop_all(c, unused, count);
 }
 
 struct spare spares_take(struct computers *c, const char *principal)
@@ -156,9 +184,9 @@ struct spare spares_take(struct computers *c, const char *principal)
         taken = c->spares[--c->spare_count];
     snprintf(c->spares_for, sizeof(c->spares_for), "%s", principal);
     pthread_mutex_unlock(&c->lock);
-    drop_all(others, count);
+    drop_all(c, others, count);
     if (taken.instance && !taken.instance->ops->alive(taken.instance))
-        drop(&taken);
+        drop(c, &taken);
     return taken;
 }
 
@@ -174,7 +202,8 @@ static int move_folder(void *ctx, struct error *err)
     return store_name(m->dir, m->record, m->folder, err);
 }
 
-/* The record comes first: from the moment that the folder has its name, it says what that is. */
+/* The record of one that is to be found again comes first: from the moment that the folder has its name, it
+ * says what that is. A temporary one keeps the record that it has, which is all that a reaper needs. */
 static int become(struct computer *c, struct spare *spare, struct error *err)
 {
     const struct computers *computers = c->computers;
@@ -182,23 +211,33 @@ static int become(struct computer *c, struct spare *spare, struct error *err)
     _cleanup_(cleanup_free) char *path = xasprintf("%s/%s/%s", computers->dir, c->principal, c->id);
     const struct computer_spec spec = spec_of_record(r, path);
     struct move move = {computers->dir, r, &spare->folder};
-    if (store_write(&spare->folder, r, err) < 0 ||
-        computers->backend->ops->give_id(spare->instance, &spec, move_folder, &move, err) < 0)
+    if (!r->temporary && store_write(&spare->folder, r, err) < 0)
         return -1;
+    if ((spare->instance ? computers->backend->ops->give_id(spare->instance, &spec, move_folder, &move, err)
+                         : move_folder(&move, err)) < 0)
+        return -1;
+    FAULT_POINT("give-id.given");
     return store_sync(computers->dir, r, err);
 }
 
-int spare_use(struct computer *c, struct spare *spare, const struct owner *self)
+int spare_use(struct computer *c, struct spare *spare, const struct computer_terms *terms,
+              const struct owner *self)
 {
     struct record *r = &c->record;
     struct error why = ERROR_INIT;
     record_begin(c->computers, c->principal, c->id, c->temporary, self, r);
+    r->terms = terms_copy(terms, &c->computers->terms);
     memcpy(r->key, spare->record.key, sizeof(r->key));
-    r->ready = true;
-    r->data = spare->instance->ops->record(spare->instance);
+    r->ready = spare->instance != NULL;
+    if (r->ready && (!r->temporary || r->terms.idle_s > 0))
+        record_look(r, spare->instance, true);
+    if (!r->ready)
+        r->data = json_incref(spare->record.data);
+    else if (!r->temporary)
+        r->data = spare->instance->ops->record(spare->instance);
     if (become(c, spare, &why) < 0) {
         log_debug("computer %s/%s: one made ahead is no good: %s", c->principal, c->id, why.msg);
-        drop(spare);
+        drop(c->computers, spare);
         return why.code == ERR_EXISTS ? 1 : -1;
     }
     c->folder = spare->folder;

@@ -40,7 +40,6 @@ struct config_values {
     enum config_on_exit on_exit;
     double ttl_s;
     double idle_timeout_s;
-    double stop_timeout_s;
 
     /* the program */
     enum config_personality personality;
@@ -49,6 +48,7 @@ struct config_values {
     enum log_level log_level;
     enum config_log_format log_format;
     char *log_file;
+    char *ca_file; /* NULL: the system's */
 
     /* tool description; at most one of them is set */
     char *tool_instruction_override;
@@ -83,11 +83,17 @@ struct config_values {
     char **allowed_host;
     char **allowed_origin;
     char *metrics_token_file;
+    char *access_log;
+    double stop_timeout_s;
+    int64_t max_sessions;
+    int64_t max_connections, max_connections_per_peer;
+    int64_t max_body; /* bytes */
 
     /* Docker and Podman */
     char *engine; /* "docker", "podman" or the path of one; podman's with that backend */
     char *docker_host;
     char *container_host;
+    char *docker_context;
     bool docker_tls_verify;
     char *docker_cert_path;
     char **docker_run_flag;
@@ -103,8 +109,14 @@ struct config_values {
     int64_t fly_cpus;
     int64_t fly_memory_mb;
     int64_t fly_rootfs_size_gb;
+    double fly_lease_s;
+    double fly_rate;
     bool fly_auto_install;
     char *fly_state_file;
+    char *fly_install_dir;
+    char *fly_config_dir;
+    char *fly_api_url;
+    char *fly_machines_url;
 
     /* E2B */
     char *e2b_api_key;
@@ -112,6 +124,9 @@ struct config_values {
     double e2b_sandbox_timeout_s;
     char **e2b_metadata;
     char **e2b_env;
+    char *e2b_domain;
+    char *e2b_api_url;
+    char *e2b_sandbox_url;
 
     /* Modal */
     char *modal_token_id;
@@ -122,6 +137,12 @@ struct config_values {
     char *gpu;
     char *region;
     double sandbox_timeout_s;
+    char *modal_profile;
+    char *modal_config_path;
+    char *modal_server_url;
+    char *modal_environment;
+    char *modal_image_builder_version;
+    char *modal_sandbox_v2; /* NULL, or a yes or no */
 
     /* WASM */
     char *wasm_path;

@@ -122,7 +122,8 @@ void config_print_help(const struct config *c, FILE *to)
     const char *name = program_name(c->values.personality);
     fprintf(to, "Usage: %s [OPTION]...\n\n", name);
     print_wrapped("An MCP server that gives AI agents isolated Linux computers. MCP clients start it and "
-                  "talk to it over standard input and output.",
+                  "talk to it over standard input and output; with --transport http it serves many of them, "
+                  "over HTTP.",
                   0, 0, c->columns, to);
     for (int group = 0; group < GROUP_COUNT; group++) {
         fprintf(to, "\n%s%s:\n", option_groups[group].title,

@@ -3,9 +3,9 @@
  * nothing and stops nothing. The order of the checks is that of their messages: the most telling first. */
 #include "config/state.h"
 
-#include <arpa/inet.h>
 #include <string.h>
 
+#include "base/host.h"
 #include "base/path.h"
 #include "base/str.h"
 
@@ -70,19 +70,11 @@ static int check_descriptions(struct config *c, struct error *err)
                   "and --tool-instruction-override exclude each other; give one of them");
 }
 
-static bool is_loopback(const char *host)
-{
-    struct in_addr address;
-    if (inet_pton(AF_INET, host, &address) == 1)
-        return ntohl(address.s_addr) >> 24 == 127;
-    return strcmp(host, "::1") == 0 || strcmp(host, "[::1]") == 0 || str_equal_nocase(host, "localhost");
-}
-
 static int check_exposure(struct config *c, struct error *err)
 {
     const struct config_values *v = &c->values;
     bool guarded = v->auth_token != NULL || v->auth_token_file != NULL || v->allow_unauthenticated_http;
-    if (v->transport == CONFIG_STDIO || v->unix_socket != NULL || is_loopback(v->host) || guarded)
+    if (v->transport == CONFIG_STDIO || v->unix_socket != NULL || host_is_loopback(v->host) || guarded)
         return 0;
     return refuse(c, ROW(host), err,
                   "lets other machines in without a token; give --auth-token-file FILE or "
@@ -216,10 +208,115 @@ static int check_containers(struct config *c, struct error *err)
         return refuse(c, ROW(disk), err,
                       "is for native computers in this version; leave it out, or say --backend native");
     }
-    if (!uses_engine(c) && v->on_exit == CONFIG_ON_EXIT_KEEP) {
+    return 0;
+}
+
+static bool is_wasm(const struct config *c)
+{
+    return c->values.backend == CONFIG_WASM || c->values.backend == CONFIG_GO_BUSYBOX;
+}
+
+static int check_wasm(struct config *c, struct error *err)
+{
+    const bool busybox = c->values.backend == CONFIG_GO_BUSYBOX;
+    const struct {
+        const struct option_row *row;
+        bool refused;
+        const char *why;
+    } rows[] = {
+        {ROW(wasm_path), busybox, "is for --backend wasm; go_busybox has its own module"},
+        {ROW(shell), busybox, "can't be used: go_busybox has no shell; leave it out"},
+        {ROW(image), true, "can't be used: a module takes no image; leave it out"},
+        {ROW(platform), true, "can't be used: a module is for no platform; leave it out"},
+        {ROW(rootfs), true, "is for native computers; leave it out"},
+        {ROW(memory), true, "is not for modules; give --wasm-max-memory MIB"},
+        {ROW(cpu), true, "is not for modules: each command has one CPU; leave it out, or see --wasm-fuel"},
+        {ROW(pids), true, "is not for modules: a command is one process; leave it out"},
+    };
+    for (size_t i = 0; is_wasm(c) && i < ARRAY_LEN(rows); i++)
+        if (rows[i].refused && config_is_explicit(c, rows[i].row))
+            return refuse(c, rows[i].row, err, rows[i].why);
+    return 0;
+}
+
+/* The template says what a sandbox has. */
+static int check_e2b(struct config *c, struct error *err)
+{
+    const struct config_values *v = &c->values;
+    const struct option_row *const local[] = {ROW(image), ROW(platform), ROW(rootfs), ROW(disk),
+                                              ROW(cpu),   ROW(memory),   ROW(pids)};
+    if (v->backend != CONFIG_E2B)
+        return 0;
+    for (size_t i = 0; i < ARRAY_LEN(local); i++)
+        if (config_is_explicit(c, local[i]))
+            return refuse(
+                c, local[i], err,
+                "is for other backends: what a sandbox of E2B has, its template says (--e2b-template)");
+    if (v->on_exit == CONFIG_ON_EXIT_KEEP && config_is_explicit(c, ROW(on_exit)))
         return refuse(c, ROW(on_exit), err,
-                      "is for --backend docker and podman in this version; name one, or leave it out");
-    }
+                      "can't be had: E2B keeps the files of permanent computers, which are paused, and not "
+                      "what runs in them; leave it out");
+    return 0;
+}
+
+static int check_fly(struct config *c, struct error *err)
+{
+    const struct config_values *v = &c->values;
+    const struct {
+        const struct option_row *row;
+        const char *why;
+    } rows[] = {
+        {ROW(image), "is for other backends: give --fly-image"},
+        {ROW(cpu), "is for other backends: give --fly-cpus"},
+        {ROW(memory), "is for other backends: give --fly-memory"},
+        {ROW(disk), "is for other backends: give --fly-rootfs-size"},
+        {ROW(rootfs), "is for native computers; give --fly-image"},
+        {ROW(platform), "can't be used: Fly's machines are of one platform; leave it out"},
+        {ROW(pids), "can't be used: a Fly machine has no such limit; leave it out"},
+    };
+    if (v->backend != CONFIG_FLY)
+        return 0;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (config_is_explicit(c, rows[i].row))
+            return refuse(c, rows[i].row, err, rows[i].why);
+    if (!v->network)
+        return refuse(c, ROW(network), err,
+                      "can't be had: Fly's machines always have a network; say --network, or choose another "
+                      "backend");
+    if (v->on_exit == CONFIG_ON_EXIT_KEEP && config_is_explicit(c, ROW(on_exit)))
+        return refuse(c, ROW(on_exit), err,
+                      "can't be had: Fly keeps the files of permanent computers, which are stopped, and not "
+                      "what runs in them; leave it out");
+    return 0;
+}
+
+static int check_modal(struct config *c, struct error *err)
+{
+    const struct {
+        const struct option_row *row;
+        const char *why;
+    } rows[] = {
+        {ROW(cpu), "is for other backends: give --modal-cpu"},
+        {ROW(memory), "is for other backends: give --modal-memory"},
+        {ROW(pids), "is for other backends: Modal has no limit of processes; leave it out"},
+        {ROW(disk), "is for other backends: Modal has no limit of the disk; leave it out"},
+        {ROW(platform), "is for other backends: Modal has linux/amd64; leave it out"},
+        {ROW(rootfs), "is for native computers; give --image"},
+    };
+    const struct config_values *v = &c->values;
+    bool yes;
+    if (v->backend != CONFIG_MODAL)
+        return 0;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (config_is_explicit(c, rows[i].row))
+            return refuse(c, rows[i].row, err, rows[i].why);
+    if (v->on_exit == CONFIG_ON_EXIT_KEEP && config_is_explicit(c, ROW(on_exit)))
+        return refuse(
+            c, ROW(on_exit), err,
+            "can't be had: Modal keeps the files of permanent computers, and not what runs in them; "
+            "leave it out");
+    if (v->modal_sandbox_v2 && !str_parse_bool(v->modal_sandbox_v2, &yes))
+        return refuse(c, ROW(modal_sandbox_v2), err, "is neither yes nor no");
     return 0;
 }
 
@@ -243,10 +340,22 @@ static int warn(struct config *c, struct error *err)
         config_warn(c, "--auth-token is visible to every user of this machine; "
                        "use KILNTAINERS_AUTH_TOKEN or --auth-token-file");
     }
+    if (config_origin(c, ROW(e2b_api_key))->source == SOURCE_FLAG)
+        config_warn(c, "--e2b-api-key is visible to every user of this machine; use E2B_API_KEY");
+    if (config_origin(c, ROW(fly_token))->source == SOURCE_FLAG)
+        config_warn(c, "--fly-token is visible to every user of this machine; use FLY_API_TOKEN");
+    if (config_origin(c, ROW(modal_token_secret))->source == SOURCE_FLAG)
+        config_warn(c,
+                    "--modal-token-secret is visible to every user of this machine; use MODAL_TOKEN_SECRET");
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];
         const struct option_group_row *group = &option_groups[row->group];
-        bool foreign = group->backend && (row->group != GROUP_DOCKER || !uses_engine(c));
+        bool ours = (row->group == GROUP_DOCKER && uses_engine(c)) ||
+                    (row->group == GROUP_WASM && is_wasm(c)) ||
+                    (row->group == GROUP_E2B && c->values.backend == CONFIG_E2B) ||
+                    (row->group == GROUP_FLY && c->values.backend == CONFIG_FLY) ||
+                    (row->group == GROUP_MODAL && c->values.backend == CONFIG_MODAL);
+        bool foreign = group->backend && !ours;
         if (foreign && config_origin(c, row)->source == SOURCE_FLAG)
             config_warn(c, "--%s has no effect on this backend", row->name);
     }
@@ -257,7 +366,8 @@ int rules_check(struct config *c, struct error *err)
 {
     static int (*const checks[])(struct config *, struct error *) = {
         check_http_only, check_descriptions, check_exposure,   check_names, settle_backend,
-        check_engine,    check_native,       check_containers, check_later, warn,
+        check_engine,    check_native,       check_containers, check_wasm,  check_e2b,
+        check_fly,       check_modal,        check_later,      warn,
     };
     if (c->values.personality == CONFIG_KILNTAINERS)
         c->values.lifecycle_tools = false; /* that program never had them */

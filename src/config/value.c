@@ -192,6 +192,13 @@ static void append_shown(struct buf *to, const char *text)
             to->data[i] = '?';
 }
 
+/* As it was given: a switch that is off has a name of its own for that. */
+static const char *flag_name(const struct option_row *row, const char *text)
+{
+    const bool off = row->type == OPTION_BOOL && strcmp(text, "false") == 0;
+    return off && row->negated ? row->negated : row->name;
+}
+
 const char *config_subject(const struct option_row *row, const struct origin *origin, const char *text,
                            char buf[SUBJECT_SIZE])
 {
@@ -202,7 +209,7 @@ const char *config_subject(const struct option_row *row, const struct origin *or
     const char *value = buf_str(&shown);
     switch (origin->source) {
     case SOURCE_FLAG:
-        snprintf(buf, SUBJECT_SIZE, "--%s%s%s", row->name, row->type == OPTION_BOOL ? "" : " ",
+        snprintf(buf, SUBJECT_SIZE, "--%s%s%s", flag_name(row, value), row->type == OPTION_BOOL ? "" : " ",
                  row->type == OPTION_BOOL ? "" : value);
         break;
     case SOURCE_ENVIRONMENT:
@@ -213,7 +220,7 @@ const char *config_subject(const struct option_row *row, const struct origin *or
         break;
     case SOURCE_DEFAULT:
     default:
-        snprintf(buf, SUBJECT_SIZE, "%s", row->name);
+        snprintf(buf, SUBJECT_SIZE, "%s", flag_name(row, value));
         break;
     }
     return buf;

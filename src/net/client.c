@@ -16,18 +16,21 @@
 #define IDLE_MAX 8
 #define BACKLOG_SLICE_US 20000 /* between two looks at the limits while a socket's backlog is full */
 
-/* Host and port, nothing else: it goes into the Host header as it is. */
-static bool is_host(const char *s)
+bool url_is_base(const char *url)
 {
-    return *s && !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]")];
+    const size_t scheme = str_has_prefix(url, "https://") ? strlen("https://") : strlen("http://");
+    if (scheme == strlen("http://") && !str_has_prefix(url, "http://"))
+        return false;
+    const char *host = url + scheme;
+    return *host &&
+           !host[strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]")];
 }
 
 static int check_address(const struct http_address *a, struct error *err)
 {
     bool tls = str_has_prefix(a->url, "https://");
-    const char *host = a->url + strlen(tls ? "https://" : "http://");
     bool own_socket = a->unix_path || a->dial;
-    if ((!tls && !str_has_prefix(a->url, "http://")) || !is_host(host))
+    if (!url_is_base(a->url))
         return error_set(err, ERR_INVALID, "%s: must be http://HOST[:PORT] or https://HOST[:PORT]", a->url);
     if (tls && own_socket)
         return error_set(err, ERR_INVALID, "%s: TLS is for connections to a host", a->url);

@@ -21,6 +21,9 @@ struct http_client {
     int idle_count;
 };
 
+/* "http://HOST[:PORT]" or "https://HOST[:PORT]", nothing else: the host goes into a header as it is. */
+bool url_is_base(const char *url);
+
 /* A connected socket that doesn't block, of a client with unix_path or dial. */
 int client_connect(const struct http_client *c, const struct wait *wait, struct error *err);
 

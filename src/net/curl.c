@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#define INSTALL "install libcurl 7.66 or newer (Debian and Ubuntu: apt-get install libcurl3-gnutls)"
+#define INSTALL "install libcurl 7.68 or newer (Debian and Ubuntu: apt-get install libcurl3-gnutls)"
 
 struct curl_library libcurl;
 
@@ -24,7 +24,7 @@ static const struct {
 #undef CURL_ROW
 };
 
-/* The newest of them, curl_multi_poll(), came with 7.66. */
+/* The newest of them, curl_multi_wakeup(), came with 7.68. */
 static int find_functions(void *library)
 {
     for (size_t i = 0; i < ARRAY_LEN(functions); i++) {

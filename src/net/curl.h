@@ -9,11 +9,14 @@
 
 #define CURL_FUNCTIONS(X)                                                                                    \
     X(global_init)                                                                                           \
+    X(version_info)                                                                                          \
     X(easy_init)                                                                                             \
     X(easy_cleanup)                                                                                          \
     X(easy_setopt)                                                                                           \
     X(easy_getinfo)                                                                                          \
     X(easy_strerror)                                                                                         \
+    X(slist_append)                                                                                          \
+    X(slist_free_all)                                                                                        \
     X(easy_recv)                                                                                             \
     X(easy_send)                                                                                             \
     X(multi_init)                                                                                            \
@@ -22,6 +25,7 @@
     X(multi_remove_handle)                                                                                   \
     X(multi_perform)                                                                                         \
     X(multi_poll)                                                                                            \
+    X(multi_wakeup)                                                                                          \
     X(multi_info_read)                                                                                       \
     X(multi_strerror)
 

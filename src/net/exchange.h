@@ -33,3 +33,18 @@ int exchange_read_body(struct exchange *x, struct error *err);
 bool exchange_is_harmless(const struct exchange *x);
 /* The answer has no declared end but that of the connection. */
 bool exchange_is_endless(const struct exchange *x);
+/* It was sent and read to its end, so its connection may serve the next one. */
+bool exchange_is_reusable(const struct exchange *x);
+
+/* Steps of reading a body. After a wait that was over each can be done again: what had come is in `early`. */
+/* Reads more into `early`. 1: something came; 0: it is the end. */
+int exchange_fill(struct exchange *x, struct error *err);
+/* The same, where the answer can't be over yet. */
+int exchange_fill_more(struct exchange *x, struct error *err);
+/* Makes `early` begin with a whole line; its length, with its end. -1 with the error. */
+ssize_t exchange_read_line(struct exchange *x, struct error *err);
+/* Of the head, or of a chunked body's trailer. *ret_empty: it ended there. */
+int exchange_take_line(struct exchange *x, bool *ret_empty, struct error *err);
+/* The size of the chunk that follows; 0: it is the last one, and the trailer follows. */
+int exchange_chunk_begin(struct exchange *x, int64_t *ret, struct error *err);
+int exchange_chunk_end(struct exchange *x, struct error *err);

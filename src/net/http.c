@@ -21,7 +21,7 @@ static bool is_repeatable(const struct exchange *x)
     return x->lost && !x->request->source && (exchange_is_harmless(x) || x->sent == 0);
 }
 
-static bool is_reusable(const struct exchange *x)
+bool exchange_is_reusable(const struct exchange *x)
 {
     bool has_end = !exchange_is_endless(x) || x->response.status == 204 || x->response.status == 304 ||
                    strcmp(x->request->method, "HEAD") == 0;
@@ -51,7 +51,7 @@ int http_do(struct http_client *c, const struct http_request *request, struct ht
         r = start_over(&x, err);
     if (r < 0)
         return -1;
-    if (is_reusable(&x))
+    if (exchange_is_reusable(&x))
         client_keep(c, TAKE_PTR(x.stream));
     *ret = x.response;
     x.response = (struct http_response){0};

@@ -78,6 +78,21 @@ char *http_response_header(const struct http_response *r, const char *name);
 int http_do(struct http_client *c, const struct http_request *request, struct http_response *ret,
             struct error *err);
 
+/* An answer whose body is read piece by piece, for as long as it takes. One thread at a time. */
+struct http_reply;
+/* As http_do(), but of a 2xx only the head is read: *ret is then the rest, else NULL and ret_response is the
+ * whole answer (it is set either way). request->sink isn't used; its method is kept, so it is a literal. */
+int http_open(struct http_client *c, const struct http_request *request, struct http_reply **ret,
+              struct http_response *ret_response, struct error *err);
+/* The next bytes of it, as soon as there are some; 0 at its end, -1 with the error as of http_do(). After
+ * ERR_TIMEOUT and a token's code it can be read on. */
+ssize_t http_reply_read(struct http_reply *r, void *buf, size_t size, const struct wait *wait,
+                        struct error *err);
+/* Any thread: whoever reads sees its end, or an error, soon. */
+void http_reply_cut(struct http_reply *r);
+/* One that was read to its end leaves its connection to the next request. Accepts NULL, returns NULL. */
+struct http_reply *http_reply_close(struct http_reply *r);
+
 /* A connection that has left HTTP behind, by "101 Switching Protocols" or, as some engines do, by a 200 with
  * a stream of no declared length. One thread at a time may read and another one write. */
 struct http_stream;

@@ -46,8 +46,7 @@ static int malformed(const struct exchange *x, const char *what, struct error *e
     return error_set(err, ERR_UNAVAILABLE, "%s: the answer is malformed HTTP: %s", x->client->where, what);
 }
 
-/* Reads more into `early`. 1: something came; 0: it is the end. */
-static int fill(struct exchange *x, struct error *err)
+int exchange_fill(struct exchange *x, struct error *err)
 {
     for (;;) {
         if (wait_check(&x->request->wait, err) < 0)
@@ -65,15 +64,13 @@ static int fill(struct exchange *x, struct error *err)
     }
 }
 
-/* The same, where the answer can't be over yet. */
-static int fill_more(struct exchange *x, struct error *err)
+int exchange_fill_more(struct exchange *x, struct error *err)
 {
-    int r = fill(x, err);
+    int r = exchange_fill(x, err);
     return r == 0 ? cut_short(x, 0, err) : r < 0 ? -1 : 0;
 }
 
-/* Makes `early` begin with a whole line; its length, with its end. -1 with the error. */
-static ssize_t read_line(struct exchange *x, struct error *err)
+ssize_t exchange_read_line(struct exchange *x, struct error *err)
 {
     const struct buf *early = &x->stream->early;
     for (size_t looked_at = 0;;) {
@@ -83,15 +80,14 @@ static ssize_t read_line(struct exchange *x, struct error *err)
         if (end)
             return end + 1 - early->data;
         looked_at = early->len;
-        if (fill_more(x, err) < 0)
+        if (exchange_fill_more(x, err) < 0)
             return -1;
     }
 }
 
-/* Of the head, or of a chunked body's trailer. *ret_empty: it ended there. */
-static int take_line(struct exchange *x, bool *ret_empty, struct error *err)
+int exchange_take_line(struct exchange *x, bool *ret_empty, struct error *err)
 {
-    ssize_t n = read_line(x, err);
+    ssize_t n = exchange_read_line(x, err);
     if (n < 0)
         return -1;
     struct buf *early = &x->stream->early;
@@ -106,7 +102,7 @@ int exchange_read_head(struct exchange *x, struct error *err)
 {
     bool empty;
     while (!x->head.complete)
-        if (take_line(x, &empty, err) < 0)
+        if (exchange_take_line(x, &empty, err) < 0)
             return -1;
     return 0;
 }
@@ -134,7 +130,7 @@ static int take_body(struct exchange *x, int64_t *n, struct error *err)
 static int read_exactly(struct exchange *x, int64_t n, struct error *err)
 {
     while (n > 0) {
-        if (x->stream->early.len == 0 && fill_more(x, err) < 0)
+        if (x->stream->early.len == 0 && exchange_fill_more(x, err) < 0)
             return -1;
         if (take_body(x, &n, err) < 0)
             return -1;
@@ -149,7 +145,7 @@ static int read_to_end(struct exchange *x, struct error *err)
         int64_t all = INT64_MAX;
         if (take_body(x, &all, err) < 0)
             return -1;
-        r = fill(x, err);
+        r = exchange_fill(x, err);
     } while (r > 0);
     return r;
 }
@@ -162,9 +158,9 @@ static int64_t chunk_size(const char *line)
     return ends && digits > 0 && digits <= CHUNK_DIGITS_MAX ? strtoll(line, NULL, 16) : -1;
 }
 
-static int read_chunk_size(struct exchange *x, int64_t *ret, struct error *err)
+int exchange_chunk_begin(struct exchange *x, int64_t *ret, struct error *err)
 {
-    ssize_t n = read_line(x, err);
+    ssize_t n = exchange_read_line(x, err);
     if (n < 0)
         return -1;
     *ret = chunk_size(x->stream->early.data);
@@ -172,26 +168,33 @@ static int read_chunk_size(struct exchange *x, int64_t *ret, struct error *err)
     return *ret < 0 ? malformed(x, "a chunk has no size", err) : 0;
 }
 
+int exchange_chunk_end(struct exchange *x, struct error *err)
+{
+    ssize_t n = exchange_read_line(x, err);
+    if (n < 0)
+        return -1;
+    if (n != 2 || x->stream->early.data[0] != '\r')
+        return malformed(x, "a chunk has no end", err);
+    buf_consume(&x->stream->early, 2);
+    return 0;
+}
+
 static int read_chunks(struct exchange *x, struct error *err)
 {
     bool empty = false;
     for (;;) {
         int64_t size;
-        if (read_chunk_size(x, &size, err) < 0)
+        if (exchange_chunk_begin(x, &size, err) < 0)
             return -1;
         if (size == 0)
             break;
         if (read_exactly(x, size, err) < 0)
             return -1;
-        ssize_t n = read_line(x, err);
-        if (n < 0)
+        if (exchange_chunk_end(x, err) < 0)
             return -1;
-        if (n != 2 || x->stream->early.data[0] != '\r')
-            return malformed(x, "a chunk has no end", err);
-        buf_consume(&x->stream->early, 2);
     }
     while (!empty) /* the trailer */
-        if (take_line(x, &empty, err) < 0)
+        if (exchange_take_line(x, &empty, err) < 0)
             return -1;
     return 0;
 }

@@ -4,10 +4,10 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "protocol/session.h"
+#include "protocol/exchange.h"
 
 struct batch {
-    struct session *session;
+    struct origin from; /* of the batch: itself no part of one */
     struct buf replies; /* "[" and what has come so far */
     size_t open;        /* who may still bring a reply: the loop over its messages, and calls */
 };
@@ -47,16 +47,18 @@ void batch_release(struct batch *b)
     if (--b->open > 0)
         return;
     if (b->replies.len > 0 && buf_append_byte(&b->replies, ']') == 0)
-        session_deliver(b->session, NULL, no_id, &b->replies);
+        session_deliver(&b->from, no_id, &b->replies, NULL);
     buf_done(&b->replies);
+    if (b->from.exchange)
+        exchange_release(b->from.exchange);
     free(b);
 }
 
-static void refuse_batch(struct session *s, const char *why)
+static void refuse_batch(const struct origin *from, const char *why)
 {
     struct message m = {.kind = MESSAGE_REFUSED};
     rpc_error_set(&m.error, RPC_INVALID_REQUEST, "Invalid request: %s", why);
-    session_route(s, &m, NULL);
+    session_route(from, &m);
 }
 
 static bool opens_session(const struct message *m)
@@ -78,25 +80,35 @@ static void restrict_element(struct message *m)
     rpc_error_set(&m->error, RPC_INVALID_REQUEST, "Invalid request: %s", why);
 }
 
-void batch_serve(struct session *s, struct message *m)
+static struct batch *batch_new(const struct origin *from)
 {
+    struct batch *b = xcalloc(1, sizeof(*b));
+    *b = (struct batch){.from = *from, .open = 1};
+    b->replies.max = LIMIT_REPLY_BYTES + LIMIT_BATCH_MESSAGES * ERROR_REPLY_BYTES;
+    if (from->exchange)
+        exchange_hold(from->exchange);
+    return b;
+}
+
+void batch_serve(const struct origin *from, struct message *m)
+{
+    const char *version = from->session->version;
     size_t n = json_array_size(m->root);
-    if (!s->version || strcmp(s->version, "2025-03-26") != 0) {
-        refuse_batch(s, "batches belong to protocol version 2025-03-26 only; send one message at a time");
+    if (!version || strcmp(version, "2025-03-26") != 0) {
+        refuse_batch(from, "batches belong to protocol version 2025-03-26 only; send one message at a time");
         return;
     }
     if (n == 0 || n > LIMIT_BATCH_MESSAGES) {
-        refuse_batch(s, n == 0 ? "an empty batch" : "a batch of more than 64 messages");
+        refuse_batch(from, n == 0 ? "an empty batch" : "a batch of more than 64 messages");
         return;
     }
     struct message elements[LIMIT_BATCH_MESSAGES];
     message_split(m, elements, n);
-    struct batch *b = xcalloc(1, sizeof(*b));
-    *b = (struct batch){.session = s, .open = 1};
-    b->replies.max = LIMIT_REPLY_BYTES + LIMIT_BATCH_MESSAGES * ERROR_REPLY_BYTES;
+    struct batch *b = batch_new(from);
+    const struct origin part = {from->session, from->exchange, b};
     for (size_t i = 0; i < n; i++) {
         restrict_element(&elements[i]);
-        session_route(s, &elements[i], b);
+        session_route(&part, &elements[i]);
         message_done(&elements[i]);
     }
     batch_release(b);

@@ -10,20 +10,22 @@
 
 #include "base/cancel.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/mem.h"
-#include "protocol/session.h"
+#include "protocol/exchange.h"
 #include "tools/result.h"
 
 struct call {
     struct list link; /* in session->calls */
-    struct session *session;
-    struct batch *batch;
+    struct origin from;
+    enum era era;
     struct pool_job job;
     struct loop_post post;
     struct tool_call tool;
     struct cancel *cancel;
-    char *id; /* as it came */
-    char *key;
+    char *tool_name;
+    char *id;  /* as it came */
+    char *key; /* in calls_by_id; NULL: nothing is found by its id */
     size_t message_bytes;
     bool cancelled; /* by the client: it gets no reply */
 
@@ -31,7 +33,8 @@ struct call {
     struct loop_timer *heartbeat;
     int64_t started, told_ms;
 
-    struct progress progress; /* the tool's way to tell */
+    struct tool_client *client; /* what the tool may want of it; NULL: nothing */
+    struct progress progress;   /* the tool's way to tell */
     pthread_mutex_t news_lock;
     char news[256];
     bool news_posted;
@@ -39,25 +42,31 @@ struct call {
 
     json_t *value; /* the whole message; tool.name and tool.arguments are in it */
     struct buf reply;
-    struct error failure; /* instead of a result */
+    struct error failure;    /* instead of a result */
+    enum error_code outcome; /* what a result with isError is about */
 };
 
-static struct span call_id(const struct call *c)
+struct span call_id(const struct call *c)
 {
     return (struct span){c->id, strlen(c->id)};
 }
 
 static void call_free(struct call *c)
 {
+    struct session *s = c->from.session;
     list_unlink(&c->link);
-    map_remove(c->session->calls_by_id, c->key);
-    c->session->call_bytes -= c->message_bytes;
+    if (c->key)
+        map_remove(s->calls_by_id, c->key);
+    s->call_count--;
+    s->call_bytes -= c->message_bytes;
     loop_timer_free(c->heartbeat);
+    ask_client_free(c->client);
     cancel_unref(c->cancel);
     json_decref(c->value);
     buf_done(&c->reply);
     pthread_mutex_destroy(&c->news_lock);
     free(c->progress_token);
+    free(c->tool_name);
     free(c->key);
     free(c->id);
     free(c);
@@ -69,19 +78,23 @@ static void call_free(struct call *c)
  * protocol. */
 static void post_back(struct call *c, bool written)
 {
-    if (written && buf_append_str(&c->reply, "}}") < 0)
+    if (written && buf_append_str(&c->reply, c->era == ERA_MODERN ? MODERN_CLOSE "}}" : "}}") < 0)
         error_set(&c->failure, ERR_LIMIT, "the result is too long");
     json_decref(TAKE_PTR(c->value)); /* here, since taking a big one apart takes time */
-    loop_post(c->session->protocol->options.loop, &c->post);
+    loop_post(c->from.session->protocol->options.loop, &c->post);
 }
 
 static void run(struct pool_job *job)
 {
     struct call *c = CONTAINER_OF(job, struct call, job);
-    const struct protocol_options *o = &c->session->protocol->options;
+    const struct protocol_options *o = &c->from.session->protocol->options;
     int r = toolset_call(o->toolset, &c->tool, &c->reply, &c->failure);
+    if (r == 0) {
+        c->outcome = c->failure.code;
+        c->failure.code = ERR_NONE; /* the result says it */
+    }
+    FAULT_POINT("call.answered");
     post_back(c, r == 0); /* the call is the loop's again */
-    computers_prepare(o->computers);
 }
 
 /* As the tools' own errors look. */
@@ -89,6 +102,7 @@ static void refused(struct pool_job *job, const struct error *err)
 {
     struct call *c = CONTAINER_OF(job, struct call, job);
     bool written = err->code != ERR_CANCELLED && result_write_error(err, &c->reply, NULL) == 0;
+    c->outcome = err->code;
     if (!written)
         c->failure = *err;
     post_back(c, written);
@@ -96,27 +110,97 @@ static void refused(struct pool_job *job, const struct error *err)
 
 /* -- On the loop. */
 
-static bool write_failure(struct call *c)
+static bool write_failure(struct call *c, struct rpc_error *ret)
 {
-    struct rpc_error error = RPC_ERROR_INIT;
     if (c->failure.code == ERR_CANCELLED)
         return false;
-    rpc_error_set(&error, error_jsonrpc_code(c->failure.code), "%s", c->failure.msg);
-    return envelope_error(&c->reply, call_id(c), &error) == 0;
+    rpc_error_set(ret, error_jsonrpc_code(c->failure.code), "%s", c->failure.msg);
+    return envelope_error(&c->reply, call_id(c), ret) == 0;
+}
+
+/* What waits for the replies to a message: its batch, else its exchange. */
+static void hold(struct call *c)
+{
+    if (c->from.batch)
+        batch_hold(c->from.batch);
+    else if (c->from.exchange)
+        exchange_hold_for(c->from.exchange, c);
+}
+
+static void release(const struct origin *from)
+{
+    if (from->batch)
+        batch_release(from->batch);
+    else if (from->exchange)
+        exchange_release_call(from->exchange);
+}
+
+/* -- Between calls, on a worker. */
+
+/* To make ahead what the next computer needs. */
+struct preparation {
+    struct pool_job job;
+    struct computers *computers;
+};
+
+static void prepare(struct pool_job *job)
+{
+    struct preparation *p = CONTAINER_OF(job, struct preparation, job);
+    computers_prepare(p->computers);
+    free(p);
+}
+
+static void no_preparation(struct pool_job *job, const struct error *err)
+{
+    (void)err;
+    free(CONTAINER_OF(job, struct preparation, job));
+}
+
+/* Once the reply is on its way: what is made ahead is to take no time from it. */
+static void prepare_next(const struct protocol_options *o)
+{
+    if (!computers_want_preparation(o->computers))
+        return;
+    struct preparation *p = xcalloc(1, sizeof(*p));
+    p->computers = o->computers;
+    p->job = (struct pool_job){.run = prepare, .refused = no_preparation, .deadline = DEADLINE_NONE};
+    if (pool_submit(o->pool, &p->job, NULL) < 0)
+        free(p);
+}
+
+static void report(const struct call *c, size_t reply_bytes)
+{
+    const struct session *s = c->from.session;
+    const struct protocol_options *o = &s->protocol->options;
+    const struct call_report r = {.tool = c->tool_name,
+                                  .principal = s->principal,
+                                  .outcome = reply_bytes == 0              ? ERR_CANCELLED
+                                             : c->failure.code != ERR_NONE ? c->failure.code
+                                                                           : c->outcome,
+                                  .duration_ns = clock_now() - c->started,
+                                  .reply_bytes = reply_bytes};
+    if (o->on_call)
+        o->on_call(o->ctx, &r);
 }
 
 static void done(void *arg)
 {
     struct call *c = arg;
-    struct session *s = c->session;
-    struct batch *b = c->batch;
-    if (!c->cancelled && !s->closing && (c->failure.code == ERR_NONE || write_failure(c)))
-        session_deliver(s, b, call_id(c), &c->reply);
+    const struct origin from = c->from;
+    struct rpc_error error = RPC_ERROR_INIT;
+    size_t reply_bytes = 0;
+    if (!c->cancelled && !from.session->closing &&
+        (c->failure.code == ERR_NONE || write_failure(c, &error))) {
+        reply_bytes = c->reply.len;
+        session_deliver(&from, call_id(c), &c->reply, error.code ? &error : NULL);
+    }
+    report(c, reply_bytes);
     call_free(c);
-    if (b)
-        batch_release(b);
-    if (s->closing)
-        session_closing_step(s);
+    release(&from);
+    if (from.session->closing)
+        session_closing_step(from.session);
+    else
+        prepare_next(&from.session->protocol->options);
 }
 
 /* Clients reset their timeouts by it, and people see that something goes on. */
@@ -143,8 +227,11 @@ static void send_progress(struct call *c, const char *text)
     jw_string(&w, text);
     jw_end_object(&w);
     jw_end_object(&w);
-    if (!w.failed)
-        session_deliver(c->session, NULL, no_id, &b);
+    const struct origin whole = {.session = c->from.session}; /* not to the batch's reply */
+    if (!w.failed && c->from.exchange)
+        exchange_notify(c->from.exchange, &b);
+    else if (!w.failed)
+        session_deliver(&whole, no_id, &b, NULL);
     buf_done(&b);
 }
 
@@ -166,7 +253,7 @@ static void tell(void *ctx, const char *text, uint64_t done, uint64_t total)
     c->news_posted = true;
     pthread_mutex_unlock(&c->news_lock);
     if (post)
-        loop_post(c->session->protocol->options.loop, &c->news_post);
+        loop_post(c->from.session->protocol->options.loop, &c->news_post);
 }
 
 /* Posts are served in order, so this one comes before the call's end. */
@@ -178,13 +265,13 @@ static void send_news(void *arg)
     memcpy(text, c->news, sizeof(text));
     c->news_posted = false;
     pthread_mutex_unlock(&c->news_lock);
-    if (c->heartbeat && !c->session->closing)
+    if (c->heartbeat && !c->from.session->closing)
         send_progress(c, text);
 }
 
 static void start_heartbeat(struct call *c, struct span token)
 {
-    const struct protocol_options *o = &c->session->protocol->options;
+    const struct protocol_options *o = &c->from.session->protocol->options;
     c->progress_token = xstrndup(token.at, token.len);
     c->progress = (struct progress){.tell = tell, .ctx = c};
     c->tool.progress = &c->progress;
@@ -194,17 +281,20 @@ static void start_heartbeat(struct call *c, struct span token)
 
 static struct call *call_new(struct request *r, const struct tool_call *tool, struct buf *key)
 {
-    struct session *s = r->session;
+    struct session *s = r->from.session;
     struct message *m = r->message;
     struct call *c = xcalloc(1, sizeof(*c));
-    c->session = s;
-    c->batch = r->batch;
+    c->from = r->from;
+    c->era = r->era;
     c->cancel = cancel_new();
     c->tool = *tool;
     c->tool.cancel = c->cancel;
     c->tool.session = s->computers;
+    c->tool_name = xstrdup(tool->name);
     c->id = xstrndup(m->id.at, m->id.len);
-    c->key = buf_steal(key);
+    c->key = key->len ? buf_steal(key) : NULL;
+    if (c->key)
+        map_put(s->calls_by_id, c->key, c);
     c->message_bytes = m->text.len;
     c->value = TAKE_PTR(m->root);
     c->started = clock_now();
@@ -216,22 +306,23 @@ static struct call *call_new(struct request *r, const struct tool_call *tool, st
     snprintf(c->job.principal, sizeof(c->job.principal), "%s", s->principal);
     buf_move(&c->reply, &r->reply);
     list_append(&s->calls, &c->link);
+    s->call_count++;
     s->call_bytes += c->message_bytes;
+    if (s->protocol->options.extension)
+        c->tool.client = c->client = ask_client_new(&c->from, c->cancel);
     if (m->progress_token.at)
         start_heartbeat(c, m->progress_token);
-    if (c->batch)
-        batch_hold(c->batch);
+    hold(c);
     return c;
 }
 
 static bool has_room(const struct session *s, size_t message_bytes, struct rpc_error *error)
 {
-    if (map_count(s->calls_by_id) < LIMIT_IN_FLIGHT_REQUESTS &&
-        s->call_bytes + message_bytes <= LIMIT_IN_FLIGHT_BYTES)
+    if (s->call_count < LIMIT_IN_FLIGHT_REQUESTS && s->call_bytes + message_bytes <= LIMIT_IN_FLIGHT_BYTES)
         return true;
     rpc_error_set(error, RPC_INTERNAL_ERROR,
                   "Limit reached: %zu calls are running in this session; wait for one of them, or cancel it",
-                  map_count(s->calls_by_id));
+                  s->call_count);
     return false;
 }
 
@@ -241,7 +332,7 @@ static bool read_tool(const struct request *r, struct tool_call *ret, struct rpc
     const char *name = require_param(r, "name", error);
     if (!name)
         return false;
-    if (!toolset_has(r->session->protocol->options.toolset, name)) {
+    if (!toolset_has(r->from.session->protocol->options.toolset, name)) {
         rpc_error_set(error, RPC_INVALID_PARAMS, "Unknown tool: %s", name);
         return false;
     }
@@ -249,13 +340,15 @@ static bool read_tool(const struct request *r, struct tool_call *ret, struct rpc
         rpc_error_set(error, RPC_INVALID_PARAMS, "Invalid params: params.arguments must be an object");
         return false;
     }
-    *ret = (struct tool_call){.name = name, .arguments = json_is_object(arguments) ? arguments : NULL};
+    *ret = (struct tool_call){.name = name,
+                              .arguments = json_is_object(arguments) ? arguments : NULL,
+                              .meta = json_get_object(r->message->params, "_meta")};
     return true;
 }
 
 enum answer serve_tools_call(struct request *r, struct rpc_error *error)
 {
-    struct session *s = r->session;
+    struct session *s = r->from.session;
     struct message *m = r->message;
     struct tool_call tool;
     struct error err = ERROR_INIT;
@@ -263,15 +356,22 @@ enum answer serve_tools_call(struct request *r, struct rpc_error *error)
         return ANSWER_ERROR;
     _cleanup_(buf_done) struct buf key = BUF_INIT(LIMIT_ID_KEY_BYTES);
     if (r->writer.failed || (r->era == ERA_MODERN && buf_append_byte(&r->reply, ',') < 0) ||
-        id_key(json_object_get(m->root, "id"), m->id, &key) < 0) {
+        (s->lease_s == 0 && id_key(json_object_get(m->root, "id"), m->id, &key) < 0)) {
         rpc_error_set(error, RPC_INTERNAL_ERROR, "Internal error: out of memory");
         return ANSWER_ERROR;
     }
     struct call *c = call_new(r, &tool, &key);
-    map_put(s->calls_by_id, c->key, c);
     if (pool_submit(s->protocol->options.pool, &c->job, &err) < 0)
         refused(&c->job, &err);
     return ANSWER_LATER;
+}
+
+void call_stop(struct call *c)
+{
+    c->cancelled = true;
+    c->heartbeat = loop_timer_free(c->heartbeat);
+    cancel_fire(c->cancel, ERR_CANCELLED);
+    pool_kick(c->from.session->protocol->options.pool);
 }
 
 /* What is unknown, or over already, is none of our business; initialize is never in flight. */
@@ -284,12 +384,8 @@ void call_cancel(struct session *s, const struct message *notification)
         id_key(json_object_get(notification->params, "requestId"), id, &key) < 0)
         return;
     struct call *c = map_get(s->calls_by_id, buf_str(&key));
-    if (!c)
-        return;
-    c->cancelled = true;
-    c->heartbeat = loop_timer_free(c->heartbeat);
-    cancel_fire(c->cancel, ERR_CANCELLED);
-    pool_kick(s->protocol->options.pool);
+    if (c)
+        call_stop(c);
 }
 
 void calls_cancel_all(struct session *s)
@@ -306,9 +402,8 @@ void calls_free_all(struct session *s)
 {
     list_for_each (node, &s->calls) {
         struct call *c = list_entry(node, struct call, link);
-        struct batch *b = c->batch;
+        const struct origin from = c->from;
         call_free(c);
-        if (b)
-            batch_release(b);
+        release(&from);
     }
 }

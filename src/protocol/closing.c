@@ -6,7 +6,7 @@
  *   the owner is told, the session freed
  *
  * If a worker isn't back by the deadline, the owner is told so; the rest still happens if the process lives
- * on. */
+ * on. Where there is no deadline (a session over HTTP, of many), removing waits for a place in the queue. */
 #include <assert.h>
 
 #include "base/clock.h"
@@ -16,6 +16,7 @@
 /* The worker that removes computers keeps the same deadline and has better words for what is left, so it goes
  * first. */
 #define DEADLINE_GRACE_MS 50
+#define RETRY_MS 100
 
 struct closing {
     struct session *session;
@@ -62,22 +63,35 @@ static void refused(struct pool_job *job, const struct error *err)
     end_computers(CONTAINER_OF(job, struct closing, job), clock_now());
 }
 
-static void late(void *arg)
+static void submit(struct closing *c)
+{
+    struct error err = ERROR_INIT;
+    if (pool_submit(c->session->protocol->options.pool, &c->job, &err) == 0)
+        return;
+    if (c->deadline == DEADLINE_NONE && err.code == ERR_LIMIT)
+        loop_timer_start(c->timer, RETRY_MS, 0);
+    else
+        refused(&c->job, NULL);
+}
+
+static void on_timer(void *arg)
 {
     struct closing *c = arg;
-    tell(c, c->submitted ? "its computers are still being removed"
-                         : "calls are still running and hold its computers");
+    if (c->deadline == DEADLINE_NONE)
+        submit(c);
+    else
+        tell(c, c->submitted ? "its computers are still being removed"
+                             : "calls are still running and hold its computers");
 }
 
 void session_closing_step(struct session *s)
 {
     struct closing *c = s->closing;
-    if (c->submitted || s->parsing || !list_empty(&s->calls))
+    if (c->submitted || !list_empty(&s->calls))
         return;
     c->submitted = true;
     c->job = (struct pool_job){.run = run, .refused = refused, .deadline = c->deadline};
-    if (pool_submit(s->protocol->options.pool, &c->job, NULL) < 0)
-        refused(&c->job, NULL);
+    submit(c);
 }
 
 void session_close(struct session *s, int64_t deadline, void (*on_done)(void *arg, const char *left_behind),
@@ -88,7 +102,7 @@ void session_close(struct session *s, int64_t deadline, void (*on_done)(void *ar
     struct closing *c = xcalloc(1, sizeof(*c));
     *c = (struct closing){.session = s, .deadline = deadline, .on_done = on_done, .arg = arg};
     c->post = (struct loop_post){.fn = closed, .arg = c};
-    c->timer = loop_timer_new(loop, late, c);
+    c->timer = loop_timer_new(loop, on_timer, c);
     if (deadline != DEADLINE_NONE)
         loop_timer_start(c->timer, clock_poll_timeout(deadline) + DEADLINE_GRACE_MS, 0);
     s->closing = c;
@@ -97,7 +111,7 @@ void session_close(struct session *s, int64_t deadline, void (*on_done)(void *ar
     calls_cancel_all(s);
     if (s->computers)
         computer_session_kill(s->computers);
-    session_wake(s);
+    s->intake = intake_drop(s->intake);
     session_closing_step(s);
 }
 

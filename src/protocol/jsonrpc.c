@@ -204,6 +204,7 @@ static void refuse(struct message *m, int code, const char *why)
 {
     m->kind = MESSAGE_REFUSED;
     rpc_error_set(&m->error, code, "%s", why);
+    m->error.http_status = 400;
 }
 
 static const char *read_id(struct message *m)
@@ -285,7 +286,7 @@ void message_parse(struct message *ret, const char *bytes, size_t n)
 {
     struct error err = ERROR_INIT;
     *ret = (struct message){.text = {bytes, n}};
-    ret->root = json_parse(bytes, n, &err);
+    ret->root = json_parse_few(bytes, n, LIMIT_MESSAGE_VALUES, &err);
     if (ret->root) {
         classify(ret);
         return;

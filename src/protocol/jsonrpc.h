@@ -19,6 +19,8 @@ enum {
     RPC_INVALID_PARAMS = -32602,
     RPC_INTERNAL_ERROR = -32603,
     RPC_RESOURCE_NOT_FOUND = -32002,  /* legacy only */
+    RPC_HEADER_MISMATCH = -32020,     /* modern only, over HTTP */
+    RPC_MISSING_CAPABILITY = -32021,  /* modern only: of the client */
     RPC_UNSUPPORTED_VERSION = -32022, /* modern only */
 };
 
@@ -29,7 +31,8 @@ struct span {
 };
 
 struct rpc_error {
-    int code; /* 0: none */
+    int code;        /* 0: none */
+    int http_status; /* 0: what the code says */
     char message[512];
     json_t *data; /* owned, or NULL */
 };

@@ -7,12 +7,23 @@
 /* Newest last: the answer to a client that asks for one we don't know. */
 static const char *const versions[] = {"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"};
 
-static const char *negotiate(const char *wanted)
+static const char *find_version(const char *wanted)
 {
     for (size_t i = 0; i < ARRAY_LEN(versions); i++)
         if (strcmp(wanted, versions[i]) == 0)
             return versions[i];
-    return versions[ARRAY_LEN(versions) - 1];
+    return NULL;
+}
+
+bool legacy_knows(const char *version)
+{
+    return find_version(version) != NULL;
+}
+
+static const char *negotiate(const char *wanted)
+{
+    const char *known = find_version(wanted);
+    return known ? known : versions[ARRAY_LEN(versions) - 1];
 }
 
 /* A second one is answered like the first: clients do that after a reconnect of their own. */
@@ -22,13 +33,12 @@ static enum answer serve_initialize(struct request *r, struct rpc_error *error)
     if (!wanted)
         return ANSWER_ERROR;
     struct json_writer *w = &r->writer;
-    const char *info = r->session->protocol->server_info;
-    r->session->version = negotiate(wanted);
-    log_debug("initialize: asked for %s, got %s", wanted, r->session->version);
+    const char *info = r->from.session->protocol->server_info;
+    r->from.session->version = negotiate(wanted);
+    log_debug("initialize: asked for %s, got %s", wanted, r->from.session->version);
     jw_key(w, "protocolVersion");
-    jw_string(w, r->session->version);
-    jw_key(w, "capabilities");
-    jw_raw(w, SERVER_CAPABILITIES, strlen(SERVER_CAPABILITIES));
+    jw_string(w, r->from.session->version);
+    write_capabilities(r);
     jw_key(w, "serverInfo");
     jw_raw(w, info, strlen(info));
     return ANSWER_RESULT;
@@ -62,7 +72,7 @@ const struct method *legacy_method(const struct request *r, struct rpc_error *er
     for (size_t i = 0; i < ARRAY_LEN(methods); i++) {
         if (strcmp(methods[i].name, name) != 0)
             continue;
-        if (r->session->version || !needs_session(&methods[i]))
+        if (r->from.session->version || !needs_session(&methods[i]))
             return &methods[i];
         rpc_error_set(error, RPC_INVALID_REQUEST,
                       "Invalid request: %s before initialize; send initialize first, or the params._meta of "

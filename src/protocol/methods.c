@@ -2,6 +2,21 @@
 #include <string.h>
 
 #include "protocol/session.h"
+#include "tools/dashboard.h"
+
+#define CAPABILITIES                                                                                         \
+    "{\"tools\":{\"listChanged\":false},\"resources\":{\"subscribe\":false,\"listChanged\":false},"          \
+    "\"prompts\":{\"listChanged\":false}"
+
+void write_capabilities(struct request *r)
+{
+    const struct protocol_options *o = &r->from.session->protocol->options;
+    const char *text = o->extension   ? o->extension->capabilities
+                       : o->dashboard ? CAPABILITIES ",\"extensions\":" DASHBOARD_EXTENSION "}"
+                                      : CAPABILITIES "}";
+    jw_key(&r->writer, "capabilities");
+    jw_raw(&r->writer, text, strlen(text));
+}
 
 const char *require_param(const struct request *r, const char *name, struct rpc_error *error)
 {
@@ -38,7 +53,7 @@ static enum answer serve_list(struct request *r, const char *member, const char 
 enum answer serve_tools_list(struct request *r, struct rpc_error *error)
 {
     size_t n;
-    const char *tools = toolset_list(r->session->protocol->options.toolset, &n);
+    const char *tools = toolset_list(r->from.session->protocol->options.toolset, &n);
     return serve_list(r, "tools", tools, n, error);
 }
 
@@ -49,7 +64,15 @@ enum answer serve_prompts_list(struct request *r, struct rpc_error *error)
 
 enum answer serve_resources_list(struct request *r, struct rpc_error *error)
 {
-    return serve_list(r, "resources", "[]", 2, error);
+    if (!r->from.session->protocol->options.dashboard)
+        return serve_list(r, "resources", "[]", 2, error);
+    if (!is_first_page(r, error))
+        return ANSWER_ERROR;
+    jw_key(&r->writer, "resources");
+    jw_begin_array(&r->writer);
+    dashboard_write_entry(&r->writer);
+    jw_end_array(&r->writer);
+    return ANSWER_RESULT;
 }
 
 enum answer serve_resource_templates_list(struct request *r, struct rpc_error *error)
@@ -70,6 +93,13 @@ enum answer serve_resources_read(struct request *r, struct rpc_error *error)
     const char *uri = require_param(r, "uri", error);
     if (!uri)
         return ANSWER_ERROR;
+    if (r->from.session->protocol->options.dashboard && strcmp(uri, DASHBOARD_URI) == 0) {
+        jw_key(&r->writer, "contents");
+        jw_begin_array(&r->writer);
+        dashboard_write_contents(&r->writer);
+        jw_end_array(&r->writer);
+        return ANSWER_RESULT;
+    }
     int code = r->era == ERA_MODERN ? RPC_INVALID_PARAMS : RPC_RESOURCE_NOT_FOUND;
     rpc_error_set(error, code, "Resource not found: %s", uri);
     error->data = json_pack("{s:s}", "uri", uri);

@@ -2,7 +2,8 @@
  * speaks and what its client can do, and each result says that it is complete and who made it. */
 #include <string.h>
 
-#include "protocol/session.h"
+#include "protocol/exchange.h"
+#include "protocol/routing.h"
 
 #define META "io.modelcontextprotocol/"
 #define META_VERSION META "protocolVersion"
@@ -35,6 +36,11 @@ bool modern_claims(const struct message *m)
            json_object_get(meta, META_CAPABILITIES) || json_object_get(meta, META_CLIENT);
 }
 
+const char *modern_version(const struct message *m)
+{
+    return json_get_string(json_get_object(m->params, "_meta"), META_VERSION);
+}
+
 static void refuse_version(const char *version, struct rpc_error *error)
 {
     json_t *supported = json_array();
@@ -47,7 +53,7 @@ static void refuse_version(const char *version, struct rpc_error *error)
 static bool check_meta(const struct message *m, struct rpc_error *error)
 {
     const json_t *meta = json_get_object(m->params, "_meta");
-    const char *version = json_get_string(meta, META_VERSION);
+    const char *version = modern_version(m);
     const json_t *level = json_object_get(meta, META_LOG_LEVEL);
     const char *wrong = NULL;
     if (version && !is_one_of(versions, ARRAY_LEN(versions), version)) {
@@ -61,9 +67,21 @@ static bool check_meta(const struct message *m, struct rpc_error *error)
     else if (level && !is_one_of(log_levels, ARRAY_LEN(log_levels),
                                  json_is_string(level) ? json_string_value(level) : ""))
         wrong = META_LOG_LEVEL " is none of the log levels";
-    if (wrong)
-        rpc_error_set(error, RPC_INVALID_PARAMS, "Invalid params: %s", wrong);
-    return !wrong;
+    if (!wrong)
+        return true;
+    rpc_error_set(error, RPC_INVALID_PARAMS, "Invalid params: %s", wrong);
+    error->http_status = 400;
+    return false;
+}
+
+/* Over HTTP the headers have to say the same as the body. */
+static bool check_request(const struct request *r, struct rpc_error *error)
+{
+    const struct message *m = r->message;
+    if (!r->from.exchange)
+        return check_meta(m, error);
+    const struct exchange_headers *h = exchange_headers_of(r->from.exchange);
+    return routing_check_version(h, m, error) && check_meta(m, error) && routing_check_target(h, m, error);
 }
 
 static enum answer serve_discover(struct request *r, struct rpc_error *error)
@@ -74,8 +92,7 @@ static enum answer serve_discover(struct request *r, struct rpc_error *error)
     for (size_t i = 0; i < ARRAY_LEN(versions); i++)
         jw_string(w, versions[i]);
     jw_end_array(w);
-    jw_key(w, "capabilities");
-    jw_raw(w, SERVER_CAPABILITIES, strlen(SERVER_CAPABILITIES));
+    write_capabilities(r);
     return ANSWER_RESULT;
 }
 
@@ -92,7 +109,7 @@ static const struct method methods[] = {
 
 const struct method *modern_method(const struct request *r, struct rpc_error *error)
 {
-    if (!check_meta(r->message, error))
+    if (!check_request(r, error))
         return NULL;
     for (size_t i = 0; i < ARRAY_LEN(methods); i++)
         if (strcmp(methods[i].name, r->message->method) == 0)
@@ -103,15 +120,19 @@ const struct method *modern_method(const struct request *r, struct rpc_error *er
 
 void modern_open(struct request *r)
 {
-    const char *info = r->session->protocol->server_info;
+    const char *info = r->from.session->protocol->server_info;
     struct json_writer *w = &r->writer;
-    jw_key(w, "resultType");
-    jw_string(w, "complete");
     jw_key(w, "_meta");
     jw_begin_object(w);
     jw_key(w, META_SERVER);
     jw_raw(w, info, strlen(info));
     jw_end_object(w);
+}
+
+void modern_close(struct request *r, bool complete)
+{
+    jw_key(&r->writer, "resultType");
+    jw_string(&r->writer, complete ? "complete" : "input_required");
 }
 
 /* Not "public": what a computer server offers may come to depend on who asks. */

@@ -17,16 +17,45 @@
 #include "computers/computers.h"
 #include "tools/tools.h"
 
+/* One tools/call that is over. */
+struct call_report {
+    const char *tool, *principal;
+    enum error_code outcome; /* ERR_NONE: a result; else what the error, or the result with isError, said */
+    int64_t duration_ns;     /* with its time in the queue */
+    size_t reply_bytes;      /* 0: it got none */
+};
+
+struct json_writer;
+struct rpc_error;
+
+enum extension_answer {
+    EXTENSION_NOT_MINE,
+    EXTENSION_RESULT,         /* the members of the result are written */
+    EXTENSION_INPUT_REQUIRED, /* likewise; modern: the client is to come again with answers */
+    EXTENSION_ERROR,          /* *error says why */
+};
+
+/* Methods besides those that this server has, or instead of them: for a server that is to show all of the
+ * protocol (tests/fixtures). Loop thread. */
+struct protocol_extension {
+    const char *capabilities; /* JSON object: what initialize and server/discover tell, instead of ours */
+    enum extension_answer (*serve)(const char *method, const json_t *params, bool modern,
+                                   struct json_writer *w, struct rpc_error *error);
+};
+
 struct protocol_options {
     struct loop *loop;
     struct pool *pool;
     struct toolset *toolset; /* NULL: they come later, by protocol_open() */
     struct computers *computers;
     const char *server_name, *server_title, *server_version;
+    bool dashboard;               /* there is an app to look at computers with (tools/dashboard.h) */
     int64_t progress_interval_ms; /* 0: PROGRESS_INTERVAL_MS */
     /* Once, after the first initialize or discover reply was written: time to warm up. */
     void (*on_first_reply)(void *ctx);
+    void (*on_call)(void *ctx, const struct call_report *report); /* may be NULL */
     void *ctx;
+    const struct protocol_extension *extension; /* NULL: none. Its tools may ask the client, too */
 };
 struct protocol;
 struct protocol *protocol_new(const struct protocol_options *options);

@@ -1,35 +1,16 @@
 /* A session: messages in, the right handler, replies out.
  *
- * A message is understood before the next one is looked at. A short one at once; a long one on a worker, and
- * until it is back the session accepts nothing (understood() resumes the transport). In the same state a
- * message waits that needs the tools before they are there (protocol_open). What a request then does is its
- * handler's business: all answer at once but tools/call. */
+ * A message is understood (intake.c) before the next one is looked at; until then the session accepts
+ * nothing, and understood() resumes the transport. What a request then does is its handler's business: all
+ * answer at once but tools/call. Over HTTP each message comes in an exchange of its own (exchange.c), with an
+ * intake of its own, and goes straight to session_route(). */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/str.h"
-#include "protocol/session.h"
-
-/* How long a long message may wait for a worker, where it would wait behind running calls. Then the loop
- * parses it itself: some tens of milliseconds at worst, while a message that cancels those calls may stand
- * behind it. */
-#define PARSE_WAIT_S 0.05
-
-/* A message that is understood on a worker, or waits for the tools. */
-struct parse {
-    struct pool_job job;
-    struct loop_post post;
-    struct session *session;
-    struct message message;
-    bool parsed;
-    bool waits;
-    size_t n;
-    char bytes[];
-};
+#include "protocol/exchange.h"
 
 static char *make_server_info(const struct protocol_options *o)
 {
@@ -58,6 +39,7 @@ struct protocol *protocol_new(const struct protocol_options *options)
         p->options.progress_interval_ms = PROGRESS_INTERVAL_MS;
     p->server_info = make_server_info(options);
     list_init(&p->sessions);
+    intakes_init(p);
     return p;
 }
 
@@ -71,9 +53,17 @@ struct protocol *protocol_free(struct protocol *p)
         calls_free_all(s);
         session_free(s);
     }
+    intakes_free_all(p);
     free(p->server_info);
     free(p);
     return NULL;
+}
+
+static void open_computers(struct session *s)
+{
+    struct computers *computers = s->protocol->options.computers;
+    s->computers = s->lease_s > 0 ? computer_session_new_leased(computers, s->principal, s->lease_s)
+                                  : computer_session_new(computers, s->principal);
 }
 
 void protocol_open(struct protocol *p, struct toolset *toolset, struct computers *computers)
@@ -83,26 +73,39 @@ void protocol_open(struct protocol *p, struct toolset *toolset, struct computers
     p->options.computers = computers;
     list_for_each (node, &p->sessions) {
         struct session *s = list_entry(node, struct session, link);
-        if (s->closing)
-            continue;
-        s->computers = computer_session_new(computers, s->principal);
-        session_wake(s);
+        if (!s->closing)
+            open_computers(s);
     }
+    intakes_wake(p);
 }
 
-struct session *session_new(struct protocol *p, const char *principal, const struct session_sink *sink)
+static struct session *new_session(struct protocol *p, const char *principal, double lease_s)
 {
     assert(loop_is_current(p->options.loop));
     struct session *s = xcalloc(1, sizeof(*s));
     s->protocol = p;
-    s->sink = *sink;
+    s->lease_s = lease_s;
     snprintf(s->principal, sizeof(s->principal), "%s", principal);
     if (p->options.computers)
-        s->computers = computer_session_new(p->options.computers, principal);
+        open_computers(s);
     s->calls_by_id = map_new(LIMIT_IN_FLIGHT_REQUESTS);
     list_init(&s->calls);
+    list_init(&s->asks);
     list_append(&p->sessions, &s->link);
     return s;
+}
+
+struct session *session_new(struct protocol *p, const char *principal, const struct session_sink *sink)
+{
+    struct session *s = new_session(p, principal, 0);
+    if (sink)
+        s->sink = *sink;
+    return s;
+}
+
+struct session *session_new_shared(struct protocol *p, const char *principal, double lease_s)
+{
+    return new_session(p, principal, lease_s);
 }
 
 void session_free(struct session *s)
@@ -110,20 +113,17 @@ void session_free(struct session *s)
     session_closing_free(s);
     list_unlink(&s->link);
     map_free(s->calls_by_id);
-    if (s->parsing)
-        message_done(&s->parsing->message);
-    free(s->parsing);
     free(s);
 }
 
 bool session_accepts(const struct session *s)
 {
-    return !s->parsing && !s->closing;
+    return !s->intake && !s->closing;
 }
 
 bool session_is_idle(const struct session *s)
 {
-    return !s->parsing && list_empty(&s->calls);
+    return !s->intake && list_empty(&s->calls);
 }
 
 void session_on_resume(struct session *s, void (*fn)(void *arg), void *arg)
@@ -144,18 +144,26 @@ static void tell_first_reply(void *arg)
         p->options.on_first_reply(p->options.ctx);
 }
 
-static void deliver(struct session *s, struct batch *b, struct span id, struct buf *reply, bool greets)
+static void deliver(const struct origin *to, struct span id, struct buf *reply, const struct rpc_error *error,
+                    bool greets)
 {
-    if (b)
-        batch_add(b, id, reply);
-    else if (!s->closing)
+    struct session *s = to->session;
+    if (to->batch) {
+        batch_add(to->batch, id, reply);
+    } else if (to->exchange) {
+        exchange_reply(to->exchange, reply, error);
+        if (greets)
+            tell_first_reply(s->protocol);
+    } else if (!s->closing) {
         s->sink.send(s->sink.ctx, reply, greets ? tell_first_reply : NULL, s->protocol);
+    }
     buf_done(reply);
 }
 
-void session_deliver(struct session *s, struct batch *b, struct span id, struct buf *reply)
+void session_deliver(const struct origin *to, struct span id, struct buf *reply,
+                     const struct rpc_error *error)
 {
-    deliver(s, b, id, reply, false);
+    deliver(to, id, reply, error, false);
 }
 
 static void answer_error(struct request *r, const struct rpc_error *error)
@@ -165,28 +173,31 @@ static void answer_error(struct request *r, const struct rpc_error *error)
         buf_done(&r->reply);
         return;
     }
-    deliver(r->session, r->batch, r->message->id, &r->reply, false);
+    deliver(&r->from, r->message->id, &r->reply, error, false);
 }
 
-static void answer_result(struct request *r, const struct method *method)
+/* method: NULL if only an extension has it. */
+static void answer_result(struct request *r, const struct method *method, bool complete)
 {
     struct rpc_error failed = RPC_ERROR_INIT;
-    if (r->era == ERA_MODERN && method->cacheable)
+    if (r->era == ERA_MODERN && complete && method && method->cacheable)
         modern_cache_hints(r);
+    if (r->era == ERA_MODERN)
+        modern_close(r, complete);
     envelope_close(&r->writer);
     if (r->writer.failed) {
         rpc_error_set(&failed, RPC_INTERNAL_ERROR, "Internal error: the result is too long");
         answer_error(r, &failed);
         return;
     }
-    deliver(r->session, r->batch, r->message->id, &r->reply, method->greets);
+    deliver(&r->from, r->message->id, &r->reply, NULL, method && method->greets);
 }
 
 /* -- Requests. */
 
 static const struct method *find_method(struct request *r, struct rpc_error *error)
 {
-    struct session *s = r->session;
+    struct session *s = r->from.session;
     if (map_count(s->calls_by_id) > 0) {
         _cleanup_(buf_done) struct buf key = BUF_INIT(LIMIT_ID_KEY_BYTES);
         if (id_key(json_object_get(r->message->root, "id"), r->message->id, &key) < 0 ||
@@ -199,44 +210,69 @@ static const struct method *find_method(struct request *r, struct rpc_error *err
     return r->era == ERA_MODERN ? modern_method(r, error) : legacy_method(r, error);
 }
 
-static void serve_request(struct session *s, struct message *m, struct batch *b)
+static enum answer serve_extension(struct request *r, const struct method *method, struct rpc_error *error)
 {
-    struct request r = {.session = s, .message = m, .batch = b, .reply = BUF_INIT(LIMIT_REPLY_BYTES)};
-    r.era = modern_claims(m) ? ERA_MODERN : ERA_LEGACY;
+    static const enum answer answers[] = {[EXTENSION_RESULT] = ANSWER_RESULT,
+                                          [EXTENSION_INPUT_REQUIRED] = ANSWER_ROUND,
+                                          [EXTENSION_ERROR] = ANSWER_ERROR};
+    const struct protocol_extension *extension = r->from.session->protocol->options.extension;
+    const struct message *m = r->message;
+    struct rpc_error own = RPC_ERROR_INIT;
+    enum extension_answer answer =
+        extension->serve(m->method, m->params, r->era == ERA_MODERN, &r->writer, &own);
+    if (answer == EXTENSION_NOT_MINE)
+        return method ? method->serve(r, error) : ANSWER_ERROR;
+    rpc_error_done(error);
+    *error = own;
+    return answers[answer];
+}
+
+static enum answer serve(struct request *r, const struct method *method, struct rpc_error *error)
+{
+    bool extended =
+        r->from.session->protocol->options.extension && (method || error->code == RPC_METHOD_NOT_FOUND);
+    if (!method && !extended)
+        return ANSWER_ERROR;
+    envelope_open(&r->writer, &r->reply, r->message->id);
+    if (r->era == ERA_MODERN)
+        modern_open(r);
+    return extended ? serve_extension(r, method, error) : method->serve(r, error);
+}
+
+static void serve_request(const struct origin *from, struct message *m)
+{
+    struct request r = {.from = *from, .message = m, .reply = BUF_INIT(LIMIT_REPLY_BYTES)};
+    r.era = from->exchange ? exchange_era(from->exchange) : modern_claims(m) ? ERA_MODERN : ERA_LEGACY;
     struct rpc_error error = RPC_ERROR_INIT;
     const struct method *method = find_method(&r, &error);
-    enum answer answer = ANSWER_ERROR;
-    if (method) {
-        envelope_open(&r.writer, &r.reply, m->id);
-        if (r.era == ERA_MODERN)
-            modern_open(&r);
-        answer = method->serve(&r, &error);
-    }
-    if (answer == ANSWER_RESULT)
-        answer_result(&r, method);
+    enum answer answer = serve(&r, method, &error);
+    if (answer == ANSWER_RESULT || answer == ANSWER_ROUND)
+        answer_result(&r, method, answer == ANSWER_RESULT);
     else if (answer == ANSWER_ERROR)
         answer_error(&r, &error);
     rpc_error_done(&error);
 }
 
-void session_route(struct session *s, struct message *m, struct batch *b)
+void session_route(const struct origin *from, struct message *m)
 {
-    struct request refused = {.session = s, .message = m, .batch = b, .reply = BUF_INIT(LIMIT_REPLY_BYTES)};
+    struct request refused = {.from = *from, .message = m, .reply = BUF_INIT(LIMIT_REPLY_BYTES)};
     switch (m->kind) {
     case MESSAGE_REFUSED:
         answer_error(&refused, &m->error);
         break;
     case MESSAGE_REQUEST:
-        serve_request(s, m, b);
+        serve_request(from, m);
         break;
     case MESSAGE_NOTIFICATION:
         if (strcmp(m->method, "notifications/cancelled") == 0)
-            call_cancel(s, m);
+            call_cancel(from->session, m);
         break;
     case MESSAGE_BATCH:
-        batch_serve(s, m);
+        batch_serve(from, m);
         break;
-    case MESSAGE_RESPONSE: /* we ask clients nothing */
+    case MESSAGE_RESPONSE:
+        ask_answer(from->session, m);
+        break;
     default:
         break;
     }
@@ -244,108 +280,28 @@ void session_route(struct session *s, struct message *m, struct batch *b)
 
 /* -- Messages. */
 
-/* Whether the tools aren't there yet and it is about them, as a batch may be. */
-static bool must_wait(const struct session *s, const struct message *m)
+static void understood(void *arg, struct message *m)
 {
-    bool about_tools =
-        m->kind == MESSAGE_BATCH || (m->kind == MESSAGE_REQUEST && str_has_prefix(m->method, "tools/"));
-    return about_tools && !s->protocol->options.toolset;
-}
-
-static void understood(void *arg)
-{
-    struct parse *parse = arg;
-    struct session *s = parse->session;
-    if (!s->closing && !parse->parsed)
-        message_parse(&parse->message, parse->bytes, parse->n);
-    parse->parsed = true;
-    parse->waits = !s->closing && must_wait(s, &parse->message);
-    if (parse->waits)
-        return; /* until session_wake() */
-    s->parsing = NULL;
-    if (!s->closing)
-        session_route(s, &parse->message, NULL);
-    message_done(&parse->message);
-    free(parse);
-    if (s->closing)
-        session_closing_step(s);
-    else if (s->on_resume)
+    struct session *s = arg;
+    const struct origin from = {.session = s};
+    const bool later = s->intake;
+    s->intake = NULL;
+    session_route(&from, m);
+    if (later && s->on_resume)
         s->on_resume(s->on_resume_arg);
-}
-
-static void parse_run(struct pool_job *job)
-{
-    struct parse *parse = CONTAINER_OF(job, struct parse, job);
-    message_parse(&parse->message, parse->bytes, parse->n);
-    parse->parsed = true;
-    loop_post(parse->session->protocol->options.loop, &parse->post);
-}
-
-static void parse_refused(struct pool_job *job, const struct error *err)
-{
-    struct parse *parse = CONTAINER_OF(job, struct parse, job);
-    loop_post(parse->session->protocol->options.loop, &parse->post);
-}
-
-static struct parse *parse_new(struct session *s, const char *bytes, size_t n)
-{
-    struct parse *parse = malloc(sizeof(*parse) + n);
-    if (!parse)
-        return NULL;
-    *parse = (struct parse){.session = s, .n = n, .post = {.fn = understood, .arg = parse}};
-    memcpy(parse->bytes, bytes, n);
-    return parse;
-}
-
-static bool parse_on_worker(struct session *s, const char *bytes, size_t n)
-{
-    struct parse *parse = s->parsing = parse_new(s, bytes, n);
-    if (!parse)
-        return false;
-    parse->job = (struct pool_job){
-        .run = parse_run, .refused = parse_refused, .deadline = clock_deadline_after(PARSE_WAIT_S)};
-    if (pool_submit(s->protocol->options.pool, &parse->job, NULL) == 0)
-        return true;
-    free(TAKE_PTR(s->parsing));
-    return false;
-}
-
-/* Keeps a short message until session_wake(). */
-static void keep(struct session *s, struct message *m)
-{
-    s->parsing = parse_new(s, m->text.at, m->text.len);
-    if (s->parsing) {
-        s->parsing->waits = true;
-        return;
-    }
-    m->kind = MESSAGE_REFUSED;
-    rpc_error_set(&m->error, RPC_INTERNAL_ERROR, "Internal error: out of memory");
-}
-
-void session_wake(struct session *s)
-{
-    if (s->parsing && s->parsing->waits)
-        understood(s->parsing);
 }
 
 void session_receive(struct session *s, const char *bytes, size_t n)
 {
     assert(loop_is_current(s->protocol->options.loop));
     assert(session_accepts(s));
-    if (n > LIMIT_INLINE_PARSE_BYTES && parse_on_worker(s, bytes, n))
-        return;
-    struct message m;
-    message_parse(&m, bytes, n);
-    if (must_wait(s, &m))
-        keep(s, &m);
-    if (!s->parsing)
-        session_route(s, &m, NULL);
-    message_done(&m);
+    s->intake = intake_begin(s->protocol, bytes, n, understood, s);
 }
 
 void session_refuse(struct session *s, const struct error *why)
 {
+    const struct origin from = {.session = s};
     struct message m = {.kind = MESSAGE_REFUSED};
     rpc_error_set(&m.error, RPC_INVALID_REQUEST, "Invalid request: %s", why->msg);
-    session_route(s, &m, NULL);
+    session_route(&from, &m);
 }

@@ -1,5 +1,5 @@
 /* What the files of protocol/ share: the server, a session, a request on its way. Loop thread only, except
- * where a line says otherwise.
+ * where a line says otherwise. What HTTP needs besides is in exchange.h.
  *
  * A request lives on the stack of session_receive() while its method's handler runs, and is answered there.
  * Only tools/call takes longer: it moves what it needs into a `struct call`, which is then the request in
@@ -28,6 +28,7 @@
 struct protocol {
     struct protocol_options options;
     struct list sessions;
+    struct list intakes_parsing, intakes_waiting;
     char *server_info; /* JSON text: {"name":...,"title":...,"version":...} */
     bool first_reply_told;
 };
@@ -39,11 +40,14 @@ struct session {
     struct session_sink sink;
     struct computer_session *computers; /* NULL before protocol_open() */
     const char *version;                /* the legacy revision agreed on by initialize; NULL before */
+    double lease_s;                     /* > 0: all of a principal's modern calls over HTTP; see below */
 
     struct list calls; /* in flight */
+    size_t call_count;
+    size_t call_bytes; /* of their messages */
     struct map *calls_by_id;
-    size_t call_bytes;     /* of their messages */
-    struct parse *parsing; /* a long message on a worker, or one that waits for the tools: nothing else is
+    struct list asks;      /* requests to the client that wait for its response */
+    struct intake *intake; /* a long message on a worker, or one that waits for the tools: nothing else is
                               taken meanwhile */
     void (*on_resume)(void *arg);
     void *on_resume_arg;
@@ -51,15 +55,27 @@ struct session {
     struct closing *closing; /* once session_close was called */
 };
 
+/* For modern calls over HTTP. Two clients may use equal ids at the same time, so that nothing is found by its
+ * id; and computers are held by leases. */
+struct session *session_new_shared(struct protocol *p, const char *principal, double lease_s);
+
 enum era { ERA_LEGACY, ERA_MODERN };
 
 /* The replies to a batch are one message, sent when the last of them is ready. */
 struct batch;
+struct exchange;
+struct call;
+
+/* Where a message came from, which is where goes what comes of it. */
+struct origin {
+    struct session *session;
+    struct exchange *exchange; /* the POST that brought it; NULL over stdio */
+    struct batch *batch;       /* whose part it is; NULL: none's */
+};
 
 struct request {
-    struct session *session;
+    struct origin from;
     struct message *message;
-    struct batch *batch; /* or NULL */
     enum era era;
     struct buf reply;
     struct json_writer writer; /* to reply; inside the result's object while a handler runs */
@@ -67,6 +83,7 @@ struct request {
 
 enum answer {
     ANSWER_RESULT, /* the members of the result are written */
+    ANSWER_ROUND,  /* likewise, of one that isn't complete */
     ANSWER_ERROR,  /* *error says why; what was written doesn't matter */
     ANSWER_LATER,  /* the reply was moved away, and will be delivered */
 };
@@ -81,15 +98,17 @@ struct method {
 /* legacy.c, modern.c: NULL with the error if the era doesn't have this method, or not now. */
 const struct method *legacy_method(const struct request *r, struct rpc_error *error);
 const struct method *modern_method(const struct request *r, struct rpc_error *error);
+bool legacy_knows(const char *version);
 bool modern_claims(const struct message *m);
-/* What every modern result has, written at its beginning; and what a cacheable one has besides. */
+const char *modern_version(const struct message *m); /* that it claims; NULL: none */
+/* What every modern result has, at its beginning and at its end; and what a cacheable one has besides. */
 void modern_open(struct request *r);
+void modern_close(struct request *r, bool complete);
+#define MODERN_CLOSE ",\"resultType\":\"complete\"" /* the same, as text */
 void modern_cache_hints(struct request *r);
 
 /* methods.c: the same in both eras. */
-#define SERVER_CAPABILITIES                                                                                  \
-    "{\"tools\":{\"listChanged\":false},\"resources\":{\"subscribe\":false,\"listChanged\":false},"          \
-    "\"prompts\":{\"listChanged\":false}}"
+void write_capabilities(struct request *r);
 enum answer serve_tools_list(struct request *r, struct rpc_error *error);
 enum answer serve_prompts_list(struct request *r, struct rpc_error *error);
 enum answer serve_prompts_get(struct request *r, struct rpc_error *error);
@@ -102,22 +121,42 @@ const char *require_param(const struct request *r, const char *name, struct rpc_
 /* call.c */
 enum answer serve_tools_call(struct request *r, struct rpc_error *error);
 void call_cancel(struct session *s, const struct message *notification);
+/* Nobody wants its reply any more. */
+void call_stop(struct call *c);
+struct span call_id(const struct call *c);
 void calls_cancel_all(struct session *s);
 /* Those whose job the closed pool will never bring back. */
 void calls_free_all(struct session *s);
 
+/* ask.c: what tools may want of the client. */
+struct tool_client *ask_client_new(const struct origin *from, struct cancel *cancel);
+/* When its tool has returned. Accepts NULL; returns NULL. */
+struct tool_client *ask_client_free(struct tool_client *c);
+void ask_answer(struct session *s, const struct message *response);
+
 /* batch.c */
-void batch_serve(struct session *s, struct message *m);
+void batch_serve(const struct origin *from, struct message *m);
 void batch_add(struct batch *b, struct span id, struct buf *reply);
 void batch_hold(struct batch *b);    /* a reply, or none, will come later */
 void batch_release(struct batch *b); /* it came; the last one sends the batch's reply */
 
-/* session.c: b is NULL for what isn't part of a batch. */
-void session_route(struct session *s, struct message *m, struct batch *b);
-/* Sends a reply, or adds it to its batch. The content is taken. */
-void session_deliver(struct session *s, struct batch *b, struct span id, struct buf *reply);
-/* Goes on with the message that waits for the tools, if there is one. */
-void session_wake(struct session *s);
+/* intake.c: understanding messages, short ones at once, long ones on a worker. One that is about the tools
+ * waits until they are there. */
+struct intake;
+typedef void intake_fn(void *arg, struct message *m);
+/* Calls fn once, now (NULL is returned then) or later. The bytes are the caller's again on return. */
+struct intake *intake_begin(struct protocol *p, const char *bytes, size_t n, intake_fn *fn, void *arg);
+struct intake *intake_drop(struct intake *i); /* fn is not called any more. Accepts NULL; returns NULL */
+void intakes_init(struct protocol *p);
+void intakes_wake(struct protocol *p);     /* the tools are there */
+void intakes_free_all(struct protocol *p); /* the pool is closed */
+
+/* session.c */
+void session_route(const struct origin *from, struct message *m);
+/* Hands a reply on to where its request came from. The content is taken. error: what it says; NULL: a result.
+ */
+void session_deliver(const struct origin *to, struct span id, struct buf *reply,
+                     const struct rpc_error *error);
 void session_free(struct session *s);
 
 /* closing.c: goes on with the closing, if nothing more stands in its way. */

@@ -73,15 +73,25 @@ bool bind_number(const json_t *value, double *ret)
     return isfinite(*ret);
 }
 
+const char *bind_format(double number, char ret[BIND_NUMBER_SIZE])
+{
+    const bool is_short_whole = fabs(number) < 1e21 && trunc(number) == number;
+    snprintf(ret, BIND_NUMBER_SIZE, is_short_whole ? "%.0f" : "%.10g", number);
+    return ret;
+}
+
 static int read_number(const struct bind_field *f, const json_t *value, double *ret, struct error *err)
 {
+    char is[BIND_NUMBER_SIZE], min[BIND_NUMBER_SIZE], max[BIND_NUMBER_SIZE];
+    bind_format(f->min, min);
+    bind_format(f->max, max);
     if (!bind_number(value, ret))
-        return error_set(err, ERR_INVALID, "'%s' must be a number from %.10g to %.10g%s, and is %s", f->name,
-                         f->min, f->max, f->unit ? f->unit : "",
+        return error_set(err, ERR_INVALID, "'%s' must be a number from %s to %s%s, and is %s", f->name, min,
+                         max, f->unit ? f->unit : "",
                          json_is_string(value) ? "a string that holds none" : type_name(value));
     if (*ret < f->min || *ret > f->max)
-        return error_set(err, ERR_INVALID, "'%s' is %.10g, and must be from %.10g to %.10g%s", f->name, *ret,
-                         f->min, f->max, f->unit ? f->unit : "");
+        return error_set(err, ERR_INVALID, "'%s' is %s, and must be from %s to %s%s", f->name,
+                         bind_format(*ret, is), min, max, f->unit ? f->unit : "");
     return 0;
 }
 
@@ -198,6 +208,10 @@ static int check_entry(const struct bind_field *f, const char *name, size_t name
 {
     if (name_len == 0)
         return error_set(err, ERR_INVALID, "'%s' contains an empty name: every variable needs one", f->name);
+    for (size_t i = 0; i < name_len; i++)
+        if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
+            return error_set(err, ERR_INVALID,
+                             "'%s' contains a name with a control character: names cannot have any", f->name);
     if (memchr(name, '=', name_len))
         return error_set(err, ERR_INVALID, "'%s' contains the name '%.80s', and names cannot contain '='",
                          f->name, name);

@@ -50,5 +50,8 @@ struct bind_field {
  * freed either way. */
 int bind_arguments(const struct bind_field *fields, size_t count, const json_t *arguments, void *ret,
                    json_t **ret_ignored, struct error *err);
+/* A number for a message, as people write it: 1099511627776, not 1.099511628e+12. Returns ret. */
+#define BIND_NUMBER_SIZE 32
+const char *bind_format(double number, char ret[BIND_NUMBER_SIZE]);
 /* The rule for a number: itself, or a string that holds one. */
 bool bind_number(const json_t *value, double *ret);

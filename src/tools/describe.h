@@ -3,5 +3,6 @@
 
 #include "tools/tools.h"
 
-/* A malloced string. `template` has {environment} {shell} {network} {limits} {timeout} {output_limit}. */
+/* A malloced string. `template` has {environment} {shell} {usage} {network} {limits} {timeout}
+ * {output_limit}. */
 char *describe_tool(const char *template, const struct toolset_options *options);

@@ -6,10 +6,11 @@
 #include "tools/exec_arguments.h"
 #include "tools/result.h"
 
-/* What a tool call that failed comes to: a result that says so, or nothing if nobody wants it any more. */
-static int fail(const struct error *why, struct buf *ret, struct error *err)
+/* What a tool call that failed comes to: a result that says so, or nothing if nobody wants it any more. Who
+ * asked still does when it was somebody else that ended the command. */
+static int fail(const struct tool_call *call, const struct error *why, struct buf *ret, struct error *err)
 {
-    if (why->code == ERR_CANCELLED)
+    if (why->code == ERR_CANCELLED && cancel_why(call->cancel) != ERR_DELETED)
         return error_set(err, ERR_CANCELLED, "%s", why->msg);
     return result_write_error(why, ret, err);
 }
@@ -41,28 +42,37 @@ static int run(const struct tool_call *call, const struct exec_arguments *a, con
 
 int tool_exec(const struct toolset *t, const struct tool_call *call, struct buf *ret, struct error *err)
 {
-    const struct exec_defaults defaults = {t->personality, t->default_timeout_s, t->output_limit};
+    const struct exec_defaults defaults = {t->personality, t->default_timeout_s, t->output_limit,
+                                           t->own_program};
     _cleanup_(exec_arguments_done) struct exec_arguments a;
     _cleanup_(computers_release) struct computer_use use = {0};
     _cleanup_(exec_result_done) struct exec_result result = {0};
     struct error why = ERROR_INIT;
     if (exec_arguments_read(call->arguments, &defaults, &a, &why) < 0 ||
         use_computer(call, &a, &use, &why) < 0)
-        return fail(&why, ret, err);
+        return fail(call, &why, ret, err);
+    const bool tells_id = t->personality == PERSONALITY_COMPUTER;
+    const bool is_leased = computer_is_leased(&use);
     if (run(call, &a, &use, &result, &why) < 0) {
-        computers_unmake(&use); /* nobody would be told that it is there */
-        return fail(&why, ret, err);
+        if (cancel_why(call->cancel) != ERR_DELETED) /* else somebody else saw the command, and so it */
+            computers_unmake(&use);                  /* nobody would be told that it is there */
+        return fail(call, &why, ret, err);
     }
+    if (is_leased && !tells_id)
+        computers_unmake(&use); /* the same: no other call could name it */
 
+    const double expires_in_s = tells_id ? computer_expires_in(&use) : -1;
     const struct exec_reply reply = {
         .result = &result,
-        .computer_id = t->personality == PERSONALITY_COMPUTER ? computer_id(use.computer) : NULL,
+        .computer_id = tells_id ? computer_id(use.computer) : NULL,
         .temporary = computer_is_temporary(use.computer),
         .created = use.created,
+        .expires_in_s = expires_in_s > 0 ? expires_in_s : 0,
+        .nameless = tells_id && use.created && !a.id && is_leased,
         .base64 = a.encoding == ENCODING_BASE64,
         .timeout_s = a.timeout_s,
         .limits = t->limits,
         .ignored = a.ignored,
     };
-    return result_write_exec(&reply, ret, &why) < 0 ? fail(&why, ret, err) : 0;
+    return result_write_exec(&reply, ret, &why) < 0 ? fail(call, &why, ret, err) : 0;
 }

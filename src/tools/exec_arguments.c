@@ -94,21 +94,21 @@ void exec_arguments_done(struct exec_arguments *a)
     buf_done(&a->stdin_bytes);
 }
 
-/* What to run: one of command and args. */
-static int check_command(struct exec_arguments *a, struct error *err)
+/* What to run: one of command and args, or the computer's only program without any. */
+static int check_command(struct exec_arguments *a, bool own_program, struct error *err)
 {
     if (a->command.data && a->args)
         return error_set(
             err, ERR_INVALID,
             "'command' and 'args' are both given: use 'command' for a line of shell, or 'args' for a program "
             "without a shell");
-    if (!a->command.data && !a->args)
+    if (!a->command.data && !a->args && !own_program)
         return error_set(err, ERR_INVALID,
                          "there is nothing to run: give 'command', a line of shell, or 'args', a program and "
                          "its arguments");
-    if (!a->args)
+    if (a->command.data)
         return 0;
-    if (json_string_length(json_array_get(a->args, 0)) == 0)
+    if (!own_program && json_string_length(json_array_get(a->args, 0)) == 0)
         return error_set(err, ERR_INVALID, "element 0 of 'args' is empty: it must be the program to run");
     size_t i;
     const json_t *item;
@@ -180,8 +180,8 @@ int exec_arguments_read(const json_t *arguments, const struct exec_defaults *def
                                    .stdin_bytes = BUF_INIT(LIMIT_STDIN_BYTES)};
     size_t count = defaults->personality == PERSONALITY_KILNTAINERS ? COMMON_COUNT : ARRAY_LEN(FIELDS);
     if (bind_arguments(FIELDS, count, arguments, ret, &ret->ignored, err) < 0 ||
-        check_command(ret, err) < 0 || check_stdin(ret, err) < 0 || check_working_directory(ret, err) < 0 ||
-        check_computer(ret, err) < 0)
+        check_command(ret, defaults->own_program, err) < 0 || check_stdin(ret, err) < 0 ||
+        check_working_directory(ret, err) < 0 || check_computer(ret, err) < 0)
         return -1;
     ret->env_list = make_env(ret->env);
     return 0;

@@ -31,6 +31,7 @@ struct exec_defaults {
     enum personality personality;
     double timeout_s;
     size_t output_limit;
+    bool own_program; /* see BACKEND_OWN_PROGRAM */
 };
 /* -1 with ERR_INVALID. ret is to be freed by exec_arguments_done either way. */
 int exec_arguments_read(const json_t *arguments, const struct exec_defaults *defaults,

@@ -6,6 +6,7 @@
 #include "tools/result.h"
 
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,7 +34,7 @@ struct content {
     struct buf joined[2]; /* where a stream isn't just its head */
     const char *bytes[2];
     size_t len[2];
-    char note[512];
+    char note[1024];
 };
 
 static struct view view_of(const char *name, const struct exec_stream *s)
@@ -125,16 +126,29 @@ static int make_streams(struct content *c)
     return make_stream(c, 0, "") < 0 || make_stream(c, 1, extra) < 0 ? -1 : 0;
 }
 
+_printf_(2, 3) static void add_note(struct content *c, const char *fmt, ...)
+{
+    size_t n = strlen(c->note);
+    va_list ap;
+    n += (size_t)snprintf(c->note + n, sizeof(c->note) - n, "%s", n > 0 ? "; " : "");
+    va_start(ap, fmt);
+    vsnprintf(c->note + n, sizeof(c->note) - n, fmt, ap);
+    va_end(ap);
+}
+
 static void make_note(struct content *c)
 {
     const struct exec_reply *r = c->reply;
-    const char *note = r->result->note ? r->result->note : "";
+    if (r->result->note)
+        add_note(c, "%.400s", r->result->note);
     if (r->result->oom_killed)
-        snprintf(c->note, sizeof(c->note),
-                 "%.200s%sthe memory limit of the computer ended a process (it has %.200s)", note,
-                 *note ? "; " : "", r->limits ? r->limits : "a limit");
-    else
-        snprintf(c->note, sizeof(c->note), "%.500s", note);
+        add_note(c, "the memory limit of the computer ended a process (it has %.200s)",
+                 r->limits ? r->limits : "a limit");
+    if (r->nameless)
+        add_note(c,
+                 "this computer was made for this call: pass computer_id '%s' to use it again, since a call "
+                 "without it makes another one",
+                 r->computer_id);
 }
 
 static void write_member_integer(struct json_writer *w, const char *stream, const char *suffix,
@@ -223,11 +237,22 @@ static void write_flag(struct json_writer *w, const char *key, bool value)
     jw_bool(w, true);
 }
 
+bool result_write_expiry(struct json_writer *w, double expires_in_s)
+{
+    if (expires_in_s < 0)
+        return false;
+    jw_key(w, "expires_in_s");
+    jw_real(w, (double)(int64_t)(expires_in_s * 10 + 0.5) / 10);
+    return true;
+}
+
 /* Members that are there only when they say something. */
 static void write_optional(struct json_writer *w, const struct content *c)
 {
     const struct exec_reply *r = c->reply;
     write_flag(w, "created", r->created);
+    if (r->expires_in_s > 0)
+        result_write_expiry(w, r->expires_in_s);
     write_flag(w, "timed_out", r->result->timed_out);
     write_signal(w, r->result);
     write_flag(w, "oom_killed", r->result->oom_killed);
@@ -330,9 +355,28 @@ int result_write_exec(const struct exec_reply *reply, struct buf *ret, struct er
     return r == 0 ? 0 : error_set(err, ERR_LIMIT, "the result does not fit into a reply: lower output_limit");
 }
 
+void result_write_ignored(struct json_writer *w, const json_t *ignored)
+{
+    if (!ignored)
+        return;
+    jw_key(w, "note");
+    jw_string(w, "some arguments are unknown to this tool, and were ignored");
+}
+
+int result_write(void (*write)(struct json_writer *w, const void *object), const void *object,
+                 struct buf *ret, struct error *err)
+{
+    return write_result(ret, write, object, false) == 0
+               ? 0
+               : error_set(err, ERR_LIMIT, "the result does not fit into a reply: ask for less at a time");
+}
+
 int result_write_error(const struct error *why, struct buf *ret, struct error *err)
 {
-    if (write_result(ret, write_error, why, true) == 0)
+    if (write_result(ret, write_error, why, true) == 0) {
+        if (err)
+            *err = *why;
         return 0;
+    }
     return error_set(err, ERR_LIMIT, "the error does not fit into a reply: %.300s", why->msg);
 }

@@ -9,31 +9,68 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "tools/bind.h"
+#include "tools/create_arguments.h"
 #include "tools/describe.h"
 
 #define LIST_MAX (1 * MIB)
 
 /* Made at build from schemas/NAME.json. */
-extern const unsigned char schema_terminal_execute[], schema_sandbox_exec[];
-extern const size_t schema_terminal_execute_size, schema_sandbox_exec_size;
+#define SCHEMA(name)                                                                                         \
+    extern const unsigned char schema_##name[];                                                              \
+    extern const size_t schema_##name##_size;
+SCHEMA(terminal_execute)
+SCHEMA(sandbox_exec)
+SCHEMA(computer_dashboard)
+SCHEMA(computer_list)
+SCHEMA(computer_create)
+SCHEMA(computer_restart)
+SCHEMA(computer_factory_reset)
+SCHEMA(computer_delete)
+SCHEMA(computer_status)
+SCHEMA(computer_cancel)
 
+#define OF_COMPUTERS (1U << PERSONALITY_COMPUTER)
+#define OF_KILNTAINERS (1U << PERSONALITY_KILNTAINERS)
+#define TOOL(id, who, of_lifecycle, function)                                                                \
+    {                                                                                                        \
+        .name = #id, .personalities = (who), .lifecycle = (of_lifecycle), .schema = schema_##id,             \
+        .schema_size = &schema_##id##_size, .call = (function)                                               \
+    }
+
+/* In the order of tools/list, which clients may cache. */
 static const struct tool TOOLS[] = {
-    {"terminal_execute", 1U << PERSONALITY_COMPUTER, schema_terminal_execute, &schema_terminal_execute_size,
-     tool_exec},
-    {"sandbox_exec", 1U << PERSONALITY_KILNTAINERS, schema_sandbox_exec, &schema_sandbox_exec_size,
-     tool_exec},
+    TOOL(terminal_execute, OF_COMPUTERS, false, tool_exec),
+    TOOL(sandbox_exec, OF_KILNTAINERS, false, tool_exec),
+    TOOL(computer_dashboard, OF_COMPUTERS, true, tool_list),
+    TOOL(computer_list, OF_COMPUTERS, true, tool_list),
+    TOOL(computer_create, OF_COMPUTERS, true, tool_create),
+    TOOL(computer_restart, OF_COMPUTERS, true, tool_restart),
+    TOOL(computer_factory_reset, OF_COMPUTERS, true, tool_reset),
+    TOOL(computer_delete, OF_COMPUTERS, true, tool_delete),
+    TOOL(computer_status, OF_COMPUTERS, true, tool_list),
+    TOOL(computer_cancel, OF_COMPUTERS, true, tool_cancel),
 };
 
 static const struct tool *find_tool(const struct toolset *t, const char *name)
 {
     for (size_t i = 0; i < ARRAY_LEN(TOOLS); i++)
-        if ((TOOLS[i].personalities & 1U << t->personality) && strcmp(TOOLS[i].name, name) == 0)
+        if ((TOOLS[i].personalities & 1U << t->personality) && (t->lifecycle || !TOOLS[i].lifecycle) &&
+            strcmp(TOOLS[i].name, name) == 0)
             return &TOOLS[i];
     return NULL;
 }
 
-static int list_tool(struct json_writer *w, const struct tool *tool, const struct toolset_options *options,
-                     struct error *err)
+/* What no computer can have here is no argument. */
+static void drop_options(json_t *schema, unsigned options)
+{
+    json_t *properties = json_object_get(json_object_get(schema, "inputSchema"), "properties");
+    for (unsigned option = 1; option <= COMPUTER_ENV; option <<= 1)
+        if (!(options & option))
+            json_object_del(properties, create_option_name(option));
+}
+
+static int list_tool(struct json_writer *w, const struct tool *tool, const struct toolset *t,
+                     const struct toolset_options *options, struct error *err)
 {
     _cleanup_(cleanup_json_decref) json_t *schema =
         json_parse((const char *)tool->schema, *tool->schema_size, err);
@@ -43,6 +80,8 @@ static int list_tool(struct json_writer *w, const struct tool *tool, const struc
         describe_tool(json_get_string(schema, "description"), options);
     /* It keeps its place among the members. */
     json_object_set_new(schema, "description", json_string(description));
+    if (tool->call == tool_create)
+        drop_options(schema, t->options);
     jw_value(w, schema);
     return 0;
 }
@@ -57,11 +96,17 @@ struct toolset *toolset_new(const struct toolset_options *options, struct error 
     t->default_timeout_s = options->default_timeout_s;
     t->output_limit = options->output_limit;
     t->limits = xstrdup(description.limits);
+    t->lifecycle = options->lifecycle;
+    t->options = options->backend->ops->options ? options->backend->ops->options(options->backend) : 0;
+    t->has_network = options->backend->ops->capabilities(options->backend) & BACKEND_NETWORK;
+    t->own_program = options->backend->ops->capabilities(options->backend) & BACKEND_OWN_PROGRAM;
+    t->backend = options->backend->ops->name;
+    t->version = xstrdup(options->version ? options->version : "");
     t->list = (struct buf)BUF_INIT(LIST_MAX);
     jw_init(&w, &t->list);
     jw_begin_array(&w);
     for (size_t i = 0; i < ARRAY_LEN(TOOLS); i++)
-        if (find_tool(t, TOOLS[i].name) && list_tool(&w, &TOOLS[i], options, err) < 0)
+        if (find_tool(t, TOOLS[i].name) && list_tool(&w, &TOOLS[i], t, options, err) < 0)
             return toolset_free(t);
     jw_end_array(&w);
     if (w.failed) {
@@ -78,6 +123,7 @@ struct toolset *toolset_free(struct toolset *t)
         return NULL;
     buf_done(&t->list);
     free(t->limits);
+    free(t->version);
     free(t);
     return NULL;
 }

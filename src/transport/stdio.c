@@ -9,7 +9,11 @@
  * empty, the watch only tells that the reader has gone.
  *
  * End: the end of input or a lost output is told once, from a timer, so never within a call of ours. After
- * the end of input (`printf ... | server`) short calls may still end and be read: for LINGER_MS at most. */
+ * the end of input calls may still end and be read, for a time that depends on who may have been there. A
+ * client that closes our input waits for our end, and not for long. It has a socket (Node does) or a pipe;
+ * but on a pipe there may as well be a shell's `printf ... | server`, whose call makes a computer first. A
+ * file
+ * (`server <file`) never was a client: then calls have the time that is theirs. */
 #include "transport/stdio.h"
 
 #include <assert.h>
@@ -18,6 +22,7 @@
 #include <malloc.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -34,6 +39,8 @@
 #define LARGE_QUEUE_BYTES (4 * MIB)
 #define WRITES_PER_TURN 4 /* then others get theirs */
 #define LINGER_MS 400
+#define LINGER_PIPE_MS 1200 /* of the 2 s that clients wait; the rest is for what has to be removed */
+#define LINGER_LOOK_MS 100  /* a call that ends without an answer tells nobody */
 #define KEEP_INPUT_BYTES (256 * KIB) /* a buffer that grew larger is freed when it is empty */
 
 struct outgoing {
@@ -62,6 +69,7 @@ struct stdio {
     bool failed;  /* the output is gone */
 
     struct loop_timer *end_timer; /* on_end is not called from within other calls */
+    int64_t linger_ns;            /* DEADLINE_NONE: as long as it takes */
     int64_t linger_until;         /* set at the end of input */
     bool ended;
     void (*on_end)(void *ctx);
@@ -86,11 +94,29 @@ static void on_end_timer(void *arg)
 {
     struct stdio *s = arg;
     if (lingers(s)) {
-        loop_timer_start(s->end_timer, clock_poll_timeout(s->linger_until), 0);
+        const int64_t look = clock_now() + LINGER_LOOK_MS * NSEC_PER_MSEC;
+        loop_timer_start(s->end_timer, clock_poll_timeout(look < s->linger_until ? look : s->linger_until),
+                         0);
         return;
     }
     s->ended = true;
     s->on_end(s->ctx);
+}
+
+static int64_t linger_time(int in)
+{
+    struct stat kind = {0};
+    (void)!fstat(in, &kind);
+    if (S_ISREG(kind.st_mode))
+        return DEADLINE_NONE;
+    if (S_ISFIFO(kind.st_mode))
+        return LINGER_PIPE_MS * NSEC_PER_MSEC;
+    return LINGER_MS * NSEC_PER_MSEC;
+}
+
+static void begin_to_linger(struct stdio *s)
+{
+    s->linger_until = s->linger_ns == DEADLINE_NONE ? DEADLINE_NONE : clock_now() + s->linger_ns;
 }
 
 /* Looks again whether there is anything to linger for. */
@@ -287,7 +313,7 @@ static void take_rest(struct stdio *s)
         drop_input(s, s->input.len);
     }
     if (session_accepts(s->session) && !s->linger_until) {
-        s->linger_until = clock_now() + LINGER_MS * NSEC_PER_MSEC;
+        begin_to_linger(s);
         maybe_end(s);
     }
 }
@@ -302,7 +328,7 @@ static void watch_input(struct stdio *s)
 static void end_of_input(struct stdio *s)
 {
     s->eof = true;
-    s->linger_until = clock_now() + LINGER_MS * NSEC_PER_MSEC;
+    begin_to_linger(s);
     loop_watch_set(s->in_watch, 0);
     maybe_end(s);
 }
@@ -388,6 +414,7 @@ struct stdio *stdio_new(struct loop *loop, struct protocol *protocol, int in, in
     struct stdio *s = xcalloc(1, sizeof(*s));
     *s = (struct stdio){.loop = loop, .in = CHANNEL_NONE, .out = CHANNEL_NONE, .on_end = on_end, .ctx = ctx};
     s->input.max = LIMIT_MESSAGE_BYTES + 2 * READ_BYTES;
+    s->linger_ns = linger_time(in);
     list_init(&s->queue);
     if (channel_open(&s->in, in, O_RDONLY, err) < 0 || channel_open(&s->out, out, O_WRONLY, err) < 0 ||
         redirect(in, out, err) < 0)

@@ -4,12 +4,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "measure.h"
+
 enum figure_id {
     START,
     FIRST_CALL,
     WARM_ARGS,
     WARM_COMMAND,
-    CREATE,
+    CREATE_BWRAP,
+    CREATE_RUNSC,
+    CREATE_DOCKER,
+    CREATE_PODMAN,
     POOL,
     MEMORY_START,
     MEMORY_100,
@@ -19,7 +24,27 @@ enum figure_id {
     IDLE,
     GROWTH_CREATE,
     GROWTH_CALL,
-    END_500,
+    END_1000,
+    RATE,
+    RESTART,
+    LIFE_CREATE,
+    LIFE_RESTART,
+    LIFE_RESET,
+    LIFE_DELETE,
+    LIST_1000,
+    LIST_GROWTH,
+    LIST_METRICS_1000,
+    LIST_METRICS_GROWTH,
+    POLL_CPU,
+    HTTP_WARM,
+    HTTP_RATE,
+    HTTP_SESSIONS,
+    HTTP_SESSIONS_MEMORY,
+    HTTP_STREAMS,
+    WASM_BUSYBOX,
+    WASM_START,
+    WASM_GUEST,
+    WASM_COMPUTE,
     DOCKER_WARM_CLI,
     DOCKER_WARM_API,
     DOCKER_WARM_PYTHON,
@@ -27,7 +52,19 @@ enum figure_id {
     DOCKER_END,
     DOCKER_PARALLEL,
     DOCKER_MEMORY,
+    E2B_WARM,
+    E2B_WARM_WALL,
+    E2B_CREATE,
+    E2B_CPU,
+    E2B_PARALLEL,
+    FLY_WARM,
+    FLY_WARM_WALL,
+    FLY_CREATE,
+    FLY_CPU,
+    FLY_PARALLEL,
     FIGURES,
+    WASM_FIRST = WASM_BUSYBOX,
+    WASM_LAST = WASM_COMPUTE,
     DOCKER_FIRST = DOCKER_WARM_CLI,
     DOCKER_LAST = DOCKER_MEMORY
 };
@@ -49,6 +86,15 @@ struct bench {
     struct figure *figures;
 };
 
+/* Our server with the native backend; what is NULL is as usual for a stage. */
+struct native {
+    const char *state_dir; /* NULL: the bench's */
+    const char *cpus;      /* of each computer; NULL: the server's default */
+    const char *pool;      /* NULL: none, so that it is making computers that is measured */
+    bool lifecycle;        /* with the tools about computers as such */
+};
+void native_start(const struct bench *b, const struct native *how, struct subject *ret);
+
 void figure_set(struct bench *b, enum figure_id id, double value, size_t samples);
 void figure_set_ratio(struct bench *b, enum figure_id id, double subject, double floor, size_t samples);
 
@@ -61,8 +107,20 @@ void stage_pool(struct bench *b);
 void stage_memory(struct bench *b);
 void stage_parallel(struct bench *b);
 void stage_many(struct bench *b);
+void stage_restart(struct bench *b);
+void stage_lifecycle(struct bench *b);
+void stage_http(struct bench *b);
+void stage_wasm(struct bench *b);
+/* Beside the fakes of hosted providers, which need Node and root. */
+void stage_clouds(struct bench *b);
 /* Beside an engine of our own, where one can run. PEER_PYTHON_V (below) is measured there, too. */
 void stage_docker(struct bench *b);
+/* Has a second bench run one stage beside such an engine, and takes over these figures. */
+void bench_beside_engine(struct bench *b, const char *engine, const char *stage, enum figure_id first,
+                         enum figure_id last);
+/* The same beside a provider's fake, which is given these options; PROVIDER names it there. */
+void bench_beside_fake(struct bench *b, const char *provider, const char *options, const char *stage,
+                       enum figure_id first, enum figure_id last);
 
 /* The same calls on the two Python programs, where PEER_PYTHON_V and PEER_PYTHON_K name their executables,
  * and PEER_ARGS (optional) further arguments, separated by blanks. Prints a table of its own. */

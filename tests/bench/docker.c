@@ -1,14 +1,9 @@
 /* Computers of a container engine, beside what the engine's own command line and API take for the same.
  *
- * The engine is one of our own (tests/engines/with-engine), in namespaces in which nothing else is to be
- * measured: there a second bench runs this stage alone, and its figures come back as the JSON that it writes.
- * Where no engine can run, each figure says so. */
-#include <limits.h>
+ * The engine is one of our own: see beside.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -28,7 +23,6 @@
 #define END_SECONDS 60.0
 #define WARM_CALLS 5 /* for one of theirs, which takes so much that the call behind it isn't warm */
 #define COMPUTERS 6  /* of a session whose end is measured */
-#define NOT_POSSIBLE 77
 
 static const char *const cli_exec_argv[] = {"docker", "exec", CONTAINER, "true", NULL};
 static const char *const cli_run_argv[] = {"docker", "run", "--rm", "--network", "none", IMAGE, "true", NULL};
@@ -225,67 +219,13 @@ static void measure(struct bench *b)
     measure_flood(b);
 }
 
-/* --- a bench beside an engine --- */
-
-static void take_figure(struct bench *b, const json_t *from)
-{
-    const char *key = json_get_string(from, "key");
-    for (int i = DOCKER_FIRST; key && i <= DOCKER_LAST; i++)
-        if (strcmp(b->figures[i].key, key) == 0) {
-            figure_set(b, (enum figure_id)i, json_number_value(json_object_get(from, "value")),
-                       (size_t)json_integer_value(json_object_get(from, "samples")));
-            b->figures[i].subject = json_number_value(json_object_get(from, "subject"));
-            b->figures[i].floor = json_number_value(json_object_get(from, "floor"));
-        }
-}
-
-static void take_figures(struct bench *b, const char *path)
-{
-    size_t n;
-    const json_t *figure;
-    json_error_t why;
-    _cleanup_(cleanup_json_decref) json_t *all = json_load_file(path, 0, &why);
-    if (!all)
-        die("%s: %s", path, why.text);
-    json_array_foreach (json_object_get(all, "figures"), n, figure)
-        take_figure(b, figure);
-}
-
-/* Its last line on stderr is in `said`, of `size` bytes. */
-static int run_beside_engine(struct bench *b, const char *figures, char *said, size_t size)
-{
-    char self[PATH_MAX] = "", line[1024];
-    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0 || setenv("BENCH", self, 1) < 0 ||
-        setenv("SERVER", b->server, 1) < 0 || setenv("FIGURES", figures, 1) < 0)
-        die("can't tell a second bench what to do");
-    FILE *p = popen("BENCH_ONLY=docker exec " WITH_ENGINE
-                    " docker -- \"$BENCH\" \"$SERVER\" --json \"$FIGURES\" 2>&1 >/dev/null",
-                    "re");
-    if (!p)
-        die("can't start a second bench");
-    while (fgets(line, sizeof line, p))
-        if (line[0] != '\n')
-            (void)snprintf(said, size, "%.*s", (int)strcspn(line, "\n"), line);
-    return pclose(p);
-}
-
 void stage_docker(struct bench *b)
 {
-    static char said[512];
     if (!getenv("PEER_PYTHON_V"))
         b->figures[DOCKER_WARM_PYTHON].note = "PEER_PYTHON_V names no program";
     if (getenv("SANDBOX_ENGINE")) {
         measure(b);
         return;
     }
-    _cleanup_(cleanup_free) char *figures = xasprintf("%s/docker.json", b->state_dir);
-    int status = run_beside_engine(b, figures, said, sizeof said);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_POSSIBLE) {
-        for (int i = DOCKER_FIRST; i <= DOCKER_LAST; i++)
-            b->figures[i].note = said;
-        return;
-    }
-    if (!WIFEXITED(status) || WEXITSTATUS(status) > 1) /* 1: a figure is missed */
-        die("beside an engine: %s", said);
-    take_figures(b, figures);
+    bench_beside_engine(b, "docker", "docker", DOCKER_FIRST, DOCKER_LAST);
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -55,14 +56,27 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double series_median_of(const struct series *s, size_t from, size_t to)
+/* A sorted copy of values[from .. to). */
+static double *sort(const struct series *s, size_t from, size_t to)
 {
     if (from >= to || to > s->count)
         die("no samples");
+    double *sorted = xmalloc((to - from) * sizeof *sorted);
+    memcpy(sorted, s->values + from, (to - from) * sizeof *sorted);
+    qsort(sorted, to - from, sizeof *sorted, compare_doubles);
+    return sorted;
+}
+
+double series_percentile(const struct series *s, double percent)
+{
+    _cleanup_(cleanup_free) double *sorted = sort(s, 0, s->count);
+    return sorted[(size_t)((double)(s->count - 1) * percent / 100)];
+}
+
+double series_median_of(const struct series *s, size_t from, size_t to)
+{
+    _cleanup_(cleanup_free) double *sorted = sort(s, from, to);
     size_t n = to - from;
-    _cleanup_(cleanup_free) double *sorted = xmalloc(n * sizeof *sorted);
-    memcpy(sorted, s->values + from, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, compare_doubles);
     return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
@@ -115,6 +129,20 @@ double measure_program(const char *const *argv, bool capture)
     return ms;
 }
 
+char *program_why_not(const char *const *argv)
+{
+    int status;
+    _cleanup_fd_ int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    pid_t pid = start_program(argv, null);
+    if (waitpid(pid, &status, 0) < 0)
+        die("wait for %s: %s", argv[0], strerror(errno));
+    if (status == 0)
+        return NULL;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 127
+               ? xasprintf("%s is not installed", argv[0])
+               : xasprintf("%s doesn't work here: status 0x%x", argv[0], (unsigned)status);
+}
+
 double measure_programs(const char *const *argv, int count)
 {
     pid_t pids[PROGRAMS_MAX];
@@ -160,8 +188,8 @@ static void append_call(struct subject *s, struct buf *line, const char *tool, c
 static bool is_success(const char *reply)
 {
     return strstr(reply, "\"isError\":false") &&
-           (strstr(reply, "exit_code\":0") || strstr(reply, "exit_code\\\": 0") ||
-            strstr(reply, "exit_code\": 0"));
+           (!strstr(reply, "exit_code") || strstr(reply, "exit_code\":0") ||
+            strstr(reply, "exit_code\\\": 0") || strstr(reply, "exit_code\": 0"));
 }
 
 double subject_call(struct subject *s, const char *tool, const char *arguments, bool first)
@@ -185,23 +213,57 @@ void subject_do(struct subject *s, const char *tool, const char *arguments)
     (void)subject_call(s, tool, arguments, false);
 }
 
-double subject_calls(struct subject *s, const char *tool, const char *arguments, int count)
+static void send_calls(struct subject *s, const struct buf *lines)
 {
     struct error err = ERROR_INIT;
+    if (mcp_send(s->mcp, lines->data, lines->len, &err) < 0)
+        die("%s", err.msg);
+}
+
+static void await_call(struct subject *s, long id, const char *tool)
+{
+    struct error err = ERROR_INIT;
+    json_t *reply = mcp_wait(s->mcp, id, clock_deadline_after(CALL_SECONDS), &err);
+    if (!reply || !json_is_false(json_object_get(json_object_get(reply, "result"), "isError")))
+        die("%s: %s", tool, reply ? json_dumps(reply, 0) : err.msg);
+    json_decref(reply);
+}
+
+static void send_making(struct subject *s, const char *tool, bool temporary, int number)
+{
+    char arguments[160];
+    _cleanup_(buf_done) struct buf line = BUF_INIT(MIB);
+    (void)snprintf(arguments, sizeof arguments,
+                   "{\"args\":[\"/bin/true\"],\"computer_id\":\"computer-%d\",\"temporary\":%s}", number,
+                   temporary ? "true" : "false");
+    append_call(s, &line, tool, arguments);
+    send_calls(s, &line);
+}
+
+double subject_make_computers(struct subject *s, const char *tool, bool temporary, int first, int end,
+                              int at_a_time)
+{
+    long first_id = s->last_id + 1;
+    int64_t start = clock_now();
+    for (int i = first; i < end + at_a_time; i++) {
+        if (i >= first + at_a_time)
+            await_call(s, first_id + (i - first) - at_a_time, tool);
+        if (i < end)
+            send_making(s, tool, temporary, i);
+    }
+    return ms_since(start);
+}
+
+double subject_calls(struct subject *s, const char *tool, const char *arguments, int count)
+{
     _cleanup_(buf_done) struct buf lines = BUF_INIT(MIB);
     long first_id = s->last_id + 1;
     for (int i = 0; i < count; i++)
         append_call(s, &lines, tool, arguments);
     int64_t start = clock_now();
-    if (mcp_send(s->mcp, lines.data, lines.len, &err) < 0)
-        die("%s", err.msg);
-    for (int i = 0; i < count; i++) {
-        json_t *reply = mcp_wait(s->mcp, first_id + i, clock_deadline_after(CALL_SECONDS), &err);
-        const json_t *result = json_object_get(reply, "result");
-        if (!reply || !json_is_false(json_object_get(result, "isError")))
-            die("%s %s: %s", tool, arguments, reply ? json_dumps(reply, 0) : err.msg);
-        json_decref(reply);
-    }
+    send_calls(s, &lines);
+    for (int i = 0; i < count; i++)
+        await_call(s, first_id + i, tool);
     return ms_since(start);
 }
 
@@ -223,6 +285,15 @@ double subject_memory_mib(const struct subject *s, const char *field)
     char path[64];
     (void)snprintf(path, sizeof path, "/proc/%d/status", (int)mcp_pid(s->mcp));
     return read_field_mib(path, field);
+}
+
+double subject_cpu_ms(const struct subject *s)
+{
+    clockid_t its;
+    struct timespec used;
+    if (clock_getcpuclockid(mcp_pid(s->mcp), &its) != 0 || clock_gettime(its, &used) < 0)
+        die("can't read the processor time of the server");
+    return (double)used.tv_sec * 1000 + (double)used.tv_nsec / NSEC_PER_MSEC;
 }
 
 double subject_end(struct subject *s, double seconds)

@@ -15,32 +15,26 @@
 #define ARGS_TRUE "{\"args\":[\"/bin/true\"],\"computer_id\":\"bench\"}"
 #define COMMAND_TRUE "{\"command\":\"true\",\"computer_id\":\"bench\"}"
 #define END_SECONDS 60.0
-#define MANY 500
-#define WINDOW 50 /* computers at each end of the many, whose medians are compared */
 #define AT_ONCE 20
 #define POOL_REST_CALLS 5
 #define SWEEP_TRIES 1200
 
 static const char *const true_argv[] = {"/bin/true", NULL};
 static const char *const bash_argv[] = {"/bin/bash", "-c", "true", NULL};
-static const char *const bwrap_argv[] = {
-    "/usr/bin/bwrap", "--unshare-all", "--ro-bind", "/usr",   "/usr",      "--symlink", "usr/bin",
-    "/bin",           "--symlink",     "usr/sbin",  "/sbin",  "--symlink", "usr/lib",   "/lib",
-    "--symlink",      "usr/lib64",     "/lib64",    "--proc", "/proc",     "--dev",     "/dev",
-    "--tmpfs",        "/tmp",          "/bin/echo", "hi",     NULL};
-
-/* cpus NULL: the default; pool: computers that are made ahead. */
-static void start_server_with(struct bench *b, struct subject *s, const char *cpus, const char *pool)
+void native_start(const struct bench *b, const struct native *how, struct subject *ret)
 {
-    const char *args[] = {"--backend",           "native", "--state-dir", b->state_dir, "--warm-pool", pool,
-                          cpus ? "--cpu" : NULL, cpus,     NULL};
-    subject_start(s, b->server, args);
-}
-
-/* Computers are made when they are asked for, so that it is making them that is measured. */
-static void start_server(struct bench *b, struct subject *s, const char *cpus)
-{
-    start_server_with(b, s, cpus, "0");
+    const char *args[12] = {"--backend", "native", "--no-network", "--state-dir"};
+    size_t n = 4;
+    args[n++] = how->state_dir ? how->state_dir : b->state_dir;
+    args[n++] = "--warm-pool";
+    args[n++] = how->pool ? how->pool : "0";
+    if (how->lifecycle)
+        args[n++] = "--lifecycle-tools";
+    if (how->cpus) {
+        args[n++] = "--cpu";
+        args[n++] = how->cpus;
+    }
+    subject_start(ret, b->server, args);
 }
 
 static char *machine_cpus(void)
@@ -53,7 +47,7 @@ void stage_sweep(struct bench *b)
     struct subject s;
     if (state_dir_computers(b->state_dir) == 0)
         return;
-    start_server(b, &s, NULL);
+    native_start(b, &(struct native){0}, &s);
     for (int i = 0; state_dir_computers(b->state_dir) > 0 && i < SWEEP_TRIES; i++)
         (void)poll(NULL, 0, 50);
     (void)subject_end(&s, END_SECONDS);
@@ -66,7 +60,7 @@ void stage_start(struct bench *b)
         struct subject s;
         series_add(&floor_true, measure_program(true_argv, false));
         series_add(&floor_shell, measure_program(bash_argv, false));
-        start_server(b, &s, NULL);
+        native_start(b, &(struct native){0}, &s);
         series_add(&start, s.initialize_ms);
         series_add(&first, subject_call(&s, TOOL, "{\"command\":\"true\"}", true));
         (void)subject_end(&s, END_SECONDS);
@@ -83,7 +77,7 @@ void stage_warm(struct bench *b)
 {
     struct series floor_true = {0}, floor_shell = {0}, args = {0}, command = {0};
     struct subject s;
-    start_server(b, &s, NULL);
+    native_start(b, &(struct native){0}, &s);
     subject_do(&s, TOOL, COMMAND_TRUE);
     for (size_t i = 0; i < 2 * b->runs; i++) {
         series_add(&floor_true, measure_program(true_argv, false));
@@ -100,35 +94,12 @@ void stage_warm(struct bench *b)
     series_done(&command);
 }
 
-void stage_create(struct bench *b)
-{
-    if (access(bwrap_argv[0], X_OK) < 0) {
-        b->figures[CREATE].note = "bubblewrap is not installed";
-        return;
-    }
-    struct series peer = {0}, create = {0};
-    struct subject s;
-    start_server(b, &s, NULL);
-    subject_do(&s, TOOL, COMMAND_TRUE);
-    for (size_t i = 0; i < b->runs; i++) {
-        char arguments[128];
-        (void)snprintf(arguments, sizeof arguments,
-                       "{\"args\":[\"/bin/echo\",\"hi\"],\"computer_id\":\"create-%zu\"}", i);
-        series_add(&peer, measure_program(bwrap_argv, true));
-        series_add(&create, subject_call(&s, TOOL, arguments, false));
-    }
-    (void)subject_end(&s, END_SECONDS);
-    figure_set_ratio(b, CREATE, series_median(&peer), series_median(&create), b->runs);
-    series_done(&peer);
-    series_done(&create);
-}
-
 /* A computer that was made ahead gets its name and runs a command. After each, the pool has time to fill. */
 void stage_pool(struct bench *b)
 {
     struct series create = {0}, warm = {0};
     struct subject s;
-    start_server_with(b, &s, NULL, "4");
+    native_start(b, &(struct native){.pool = "4"}, &s);
     subject_do(&s, TOOL, ARGS_TRUE);
     for (size_t i = 0; i < b->runs; i++) {
         char arguments[128];
@@ -152,7 +123,7 @@ static double flood(struct bench *b, const char *octal)
     _cleanup_(cleanup_free) char *arguments =
         xasprintf("{\"command\":\"head -c 1G /dev/zero | tr '\\\\0' '\\\\%s'\",\"timeout\":240}", octal);
     struct subject s;
-    start_server(b, &s, cpus);
+    native_start(b, &(struct native){.cpus = cpus}, &s);
     subject_do(&s, TOOL, arguments);
     double mib = subject_memory_mib(&s, "VmHWM");
     (void)subject_end(&s, END_SECONDS);
@@ -164,7 +135,7 @@ void stage_memory(struct bench *b)
     struct series idle = {0};
     for (size_t i = 0; i < 5; i++) {
         struct subject s;
-        start_server(b, &s, NULL);
+        native_start(b, &(struct native){0}, &s);
         (void)machine_available_mib(); /* what follows the first reply has happened by then */
         series_add(&idle, subject_memory_mib(&s, "VmRSS"));
         (void)subject_end(&s, END_SECONDS);
@@ -185,7 +156,7 @@ void stage_parallel(struct bench *b)
     const char *sum_argv[] = {"/usr/bin/sha256sum", block, NULL};
     struct series direct = {0}, calls = {0};
     struct subject s;
-    start_server(b, &s, cpus);
+    native_start(b, &(struct native){.cpus = cpus}, &s);
     subject_do(&s, TOOL, "{\"command\":\"yes | head -c 4194304 > /root/block\",\"computer_id\":\"bench\"}");
     (void)measure_program(make_argv, false);
     for (size_t i = 0; i < b->runs; i++) {
@@ -197,41 +168,4 @@ void stage_parallel(struct bench *b)
     figure_set_ratio(b, PARALLEL, series_median(&calls), series_median(&direct), b->runs);
     series_done(&direct);
     series_done(&calls);
-}
-
-/* How much more the last ones take than the first ones, in units of a program started directly at the same
- * time. */
-static void set_growth(struct bench *b, enum figure_id id, const struct series *s, const struct series *floor)
-{
-    double first = series_median_of(s, 0, WINDOW) / series_median_of(floor, 0, WINDOW);
-    double last = series_median_of(s, MANY - WINDOW, MANY) / series_median_of(floor, MANY - WINDOW, MANY);
-    figure_set_ratio(b, id, last, first, WINDOW);
-}
-
-void stage_many(struct bench *b)
-{
-    struct series floor = {0}, create = {0}, call = {0};
-    struct subject s;
-    start_server(b, &s, NULL);
-    subject_do(&s, TOOL, COMMAND_TRUE);
-    double before = machine_available_mib();
-    for (int i = 0; i < MANY; i++) {
-        char arguments[128];
-        (void)snprintf(arguments, sizeof arguments, "{\"args\":[\"/bin/true\"],\"computer_id\":\"many-%d\"}",
-                       i);
-        series_add(&floor, measure_program(true_argv, false));
-        series_add(&create, subject_call(&s, TOOL, arguments, false));
-        series_add(&call, subject_call(&s, TOOL, arguments, false));
-        if (i + 2 == 100)
-            figure_set(b, MEMORY_100, subject_memory_mib(&s, "VmRSS"), 1);
-    }
-    figure_set(b, IDLE, (before - machine_available_mib()) / MANY, MANY);
-    set_growth(b, GROWTH_CREATE, &create, &floor);
-    set_growth(b, GROWTH_CALL, &call, &floor);
-    figure_set(b, END_500, subject_end(&s, END_SECONDS), 1);
-    if (state_dir_computers(b->state_dir) > 0)
-        b->figures[END_500].note = "not all were removed by then";
-    series_done(&floor);
-    series_done(&create);
-    series_done(&call);
 }

@@ -1,11 +1,13 @@
-/* See host.h. Everything is read from /proc and the control group file systems. */
+/* See host.h. Everything is read from /proc, the control group file systems, and the records of a state
+ * directory. */
 #include "host.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <ftw.h>
+#include <glob.h>
+#include <jansson.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,17 +26,20 @@
 #include "base/str.h"
 
 #define GROUPS_MAX 65536
+#define KEYS_MAX 4096
 #define TEXT_MAX (8 * MIB)
 
 struct host {
     struct map *groups; /* path -> itself */
     struct buf mounts;  /* /proc/self/mounts */
+    char *own;          /* the state directory that alone counts; NULL: everything does */
+    struct map *keys;   /* of the computers that it has had, as their groups are named -> itself */
 };
 
 /* nftw(3) has no argument for its callback. */
 static struct {
-    struct map *into;        /* remember: every group */
-    const struct map *known; /* compare: what was there before */
+    struct map *into;     /* remember: every group */
+    const struct host *h; /* compare: what was there before, and what counts */
     struct buf *report;
     size_t found;
 } walk;
@@ -60,9 +65,25 @@ static bool group_is_deserted(const char *path)
     return file_read(AT_FDCWD, file, &procs, NULL) == 0 && procs.len == 0;
 }
 
+static bool group_has_key(const struct map *keys, const char *path)
+{
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    while (map_next(keys, &cursor, &key, &value))
+        if (strstr(path, key))
+            return true;
+    return false;
+}
+
+static bool group_counts(const struct host *h, const char *path)
+{
+    return h->own ? group_has_key(h->keys, path) : !map_get(h->groups, path) && group_is_deserted(path);
+}
+
 static int compare_group(const char *path, const struct stat *st, int type, struct FTW *at)
 {
-    if (type != FTW_D || map_get(walk.known, path) || !group_is_deserted(path))
+    if (type != FTW_D || !group_counts(walk.h, path))
         return 0;
     walk.found++;
     tell(walk.report, "group", path);
@@ -73,6 +94,7 @@ struct host *host_remember(void)
 {
     struct host *h = xcalloc(1, sizeof *h);
     h->groups = map_new(GROUPS_MAX);
+    h->keys = map_new(KEYS_MAX);
     h->mounts.max = TEXT_MAX;
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     walk.into = h->groups;
@@ -81,16 +103,23 @@ struct host *host_remember(void)
     return h;
 }
 
+static void free_names(struct map *names)
+{
+    size_t cursor = 0;
+    const char *name;
+    void *value;
+    while (map_next(names, &cursor, &name, &value))
+        map_remove(names, name);
+    map_free(names);
+}
+
 struct host *host_free(struct host *h)
 {
     if (!h)
         return NULL;
-    size_t cursor = 0;
-    const char *key;
-    void *value;
-    while (map_next(h->groups, &cursor, &key, &value))
-        map_remove(h->groups, key);
-    map_free(h->groups);
+    free_names(h->groups);
+    free_names(h->keys);
+    free(h->own);
     buf_done(&h->mounts);
     free(h);
     return NULL;
@@ -138,7 +167,7 @@ static size_t compare_mounts(const struct host *h, struct buf *report)
     size_t found = 0;
     char *rest = now.data;
     for (char *line; rest && (line = strsep(&rest, "\n"));) {
-        if (*line == '\0' || strstr(buf_str(&h->mounts), line))
+        if (*line == '\0' || strstr(buf_str(&h->mounts), line) || (h->own && !strstr(line, h->own)))
             continue;
         found++;
         tell(report, "mount", line);
@@ -148,7 +177,7 @@ static size_t compare_mounts(const struct host *h, struct buf *report)
 
 static size_t compare_groups(const struct host *h, struct buf *report)
 {
-    walk.known = h->groups;
+    walk.h = h;
     walk.report = report;
     walk.found = 0;
     (void)nftw("/sys/fs/cgroup", compare_group, 16, FTW_PHYS);
@@ -168,12 +197,41 @@ size_t host_leftovers(struct host *h, double seconds, struct buf *ret)
     return compare(h, ret);
 }
 
-size_t state_dir_computers(const char *state_dir)
+/* The folders of computers, those made ahead as well; `.` and `..` are among them. globfree() it if true. */
+static bool find_folders(const char *state_dir, glob_t *ret)
 {
     _cleanup_(cleanup_free) char *pattern = path_join(state_dir, "computers/*/*");
+    return glob(pattern, GLOB_ONLYDIR | GLOB_NOSORT | GLOB_PERIOD, NULL, ret) == 0;
+}
+
+static void remember_key(struct host *h, const char *folder)
+{
+    _cleanup_(cleanup_free) char *record = path_join(folder, "record.json");
+    json_t *json = json_load_file(record, 0, NULL);
+    const char *key = json_string_value(json_object_get(json, "key"));
+    if (key && *key)
+        (void)map_put(h->keys, key, h);
+    json_decref(json);
+}
+
+size_t host_own(struct host *h, const char *state_dir)
+{
+    if (!h->own)
+        h->own = xstrdup(state_dir);
+    glob_t found;
+    if (find_folders(h->own, &found)) {
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            remember_key(h, found.gl_pathv[i]);
+        globfree(&found);
+    }
+    return map_count(h->keys);
+}
+
+size_t state_dir_computers(const char *state_dir)
+{
     glob_t found;
     size_t count = 0;
-    if (glob(pattern, GLOB_ONLYDIR | GLOB_NOSORT | GLOB_PERIOD, NULL, &found) != 0)
+    if (!find_folders(state_dir, &found))
         return 0;
     for (size_t i = 0; i < found.gl_pathc; i++) {
         struct stat st;

@@ -20,6 +20,8 @@
 #define COMMAND_SECONDS 30.0
 #define CASES_MAX 100
 
+double contract_brief_s = 0.5;
+
 struct exec_request shell_request(const char *command)
 {
     return (struct exec_request){.command = command,
@@ -146,13 +148,13 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-void thread_start(struct contract_thread *t, struct contract_computer *c, const struct exec_request *request)
+void command_start(struct contract_thread *t, struct contract_computer *c, const struct exec_request *request)
 {
     *t = (struct contract_thread){.computer = c, .request = *request};
     assert_int_equal(pthread_create(&t->thread, NULL, run_thread, t), 0);
 }
 
-void thread_join(struct contract_thread *t)
+void command_join(struct contract_thread *t)
 {
     pthread_join(t->thread, NULL);
 }
@@ -196,7 +198,7 @@ static size_t bind_cases(struct contract *t, const struct contract_case *cases, 
     return n;
 }
 
-int contract_run(const char *name, backend_make_fn *make)
+int contract_run_lists(const char *name, backend_make_fn *make, const struct contract_case *const *lists)
 {
     static struct bound_case bound[CASES_MAX];
     static struct CMUnitTest tests[CASES_MAX];
@@ -208,10 +210,10 @@ int contract_run(const char *name, backend_make_fn *make)
         fprintf(stderr, "%s does not work here: %s\n", name, err.msg);
         return 1;
     }
-    size_t n = bind_cases(&t, EXEC_CASES, bound, tests, 0);
-    n = bind_cases(&t, OUTPUT_CASES, bound, tests, n);
-    n = bind_cases(&t, LIFE_CASES, bound, tests, n);
-    n = bind_cases(&t, DISK_CASES, bound, tests, n);
+    cmocka_set_test_filter(getenv("CONTRACT_ONLY"));
+    size_t n = 0;
+    for (; *lists; lists++)
+        n = bind_cases(&t, *lists, bound, tests, n);
     struct CMUnitTest *used = xcalloc(n, sizeof(*used));
     memcpy(used, tests, n * sizeof(*used));
     int failed = _cmocka_run_group_tests(name, used, n, NULL, NULL);
@@ -220,4 +222,11 @@ int contract_run(const char *name, backend_make_fn *make)
     tree_remove(AT_FDCWD, state_dir, NULL);
     free(state_dir);
     return failed ? 1 : 0;
+}
+
+int contract_run(const char *name, backend_make_fn *make)
+{
+    const struct contract_case *const lists[] = {EXEC_CASES, OUTPUT_CASES, ANY_CASES, LIFE_CASES,
+                                                 DISK_CASES, MANAGE_CASES, NULL};
+    return contract_run_lists(name, make, lists);
 }

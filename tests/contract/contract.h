@@ -26,11 +26,21 @@ struct contract_case {
     unsigned needs; /* capabilities without which the case says nothing */
 };
 
-/* Each ends with a NULL name. */
-extern const struct contract_case EXEC_CASES[], OUTPUT_CASES[], LIFE_CASES[], DISK_CASES[];
+/* Each ends with a NULL name. ANY_CASES run no command. */
+extern const struct contract_case ANY_CASES[], EXEC_CASES[], OUTPUT_CASES[], LIFE_CASES[], DISK_CASES[],
+    MANAGE_CASES[];
 
-/* Runs all cases against such a backend; returns main's exit code. */
+/* What a command has that is to be timed out, after it has begun what it is about: 0.5 s, unless a backend
+ * whose commands are slow to begin says otherwise. */
+extern double contract_brief_s;
+/* What a computer has that has memory of its own: 96 MiB, unless a backend has it in steps only. */
+extern int64_t contract_own_memory;
+
+/* Runs all cases against such a backend, or those whose names match CONTRACT_ONLY, which may have * and ?;
+ * returns main's exit code. */
 int contract_run(const char *name, backend_make_fn *make);
+/* Runs those of some lists, the last of which is NULL: for computers without a shell. */
+int contract_run_lists(const char *name, backend_make_fn *make, const struct contract_case *const *lists);
 
 /* A computer as the domain would make it. */
 struct contract_computer {
@@ -71,7 +81,8 @@ struct contract_thread {
     int r;
     unsigned long thread;
 };
-void thread_start(struct contract_thread *t, struct contract_computer *c, const struct exec_request *request);
-void thread_join(struct contract_thread *t);
+void command_start(struct contract_thread *t, struct contract_computer *c,
+                   const struct exec_request *request);
+void command_join(struct contract_thread *t);
 
 #define assert_text(buffer, text) assert_string_equal(buf_str(buffer), text)

@@ -50,8 +50,11 @@ static void a_prepared_folder_changes_nothing(struct contract *t)
     struct contract_computer c;
     struct error err = ERROR_INIT;
     computer_begin(t, &c, true);
-    if (t->backend->ops->prepare && t->backend->ops->prepare(t->backend, c.folder, &err) < 0)
+    struct computer_spec ahead = c.spec;
+    ahead.id = "";
+    if (t->backend->ops->prepare && t->backend->ops->prepare(t->backend, &ahead, &err) < 0)
         fail_msg("prepare: %s", err.msg);
+    c.spec.prepared = true;
     computer_create(&c);
     free(must_shell(&c, "echo a > file && test -O file"));
     computer_remove(&c); /* nothing of it is left either */
@@ -86,12 +89,12 @@ static void killed_computers_are_gone(struct contract *t)
     struct contract_thread thread;
     computer_make(t, &c, true);
     struct exec_request request = shell_request("touch started; sleep 300");
-    thread_start(&thread, &c, &request);
+    command_start(&thread, &c, &request);
     free(must_shell(&c, "until test -e started; do sleep 0.02; done"));
     assert_true(c.instance->ops->alive(c.instance));
 
     c.instance->ops->kill(c.instance);
-    thread_join(&thread);
+    command_join(&thread);
     assert_int_equal(thread.r, -1);
     assert_int_equal(thread.error.code, ERR_GONE);
     request = shell_request("true");
@@ -241,6 +244,20 @@ static bool lives_on(const char *command)
     return true;
 }
 
+static bool outlives(const struct contract *t)
+{
+    return t->backend->ops->capabilities(t->backend) & BACKEND_OUTLIVES;
+}
+
+/* As a pattern for what /proc says of it: between words there may be anything. (The first letter is the
+ * caller's: in brackets, so that the search doesn't find itself.) */
+static char *words(char *command)
+{
+    for (char *p = command; (p = strchr(p, ' '));)
+        *p = '.';
+    return command;
+}
+
 static void dead_server_done(struct dead_server *s)
 {
     json_decref(s->data);
@@ -254,9 +271,65 @@ static void a_dead_servers_permanent_computer(struct contract *t)
     attach(&s.computer, s.data);
     _cleanup_(cleanup_free) char *output = must_shell(&s.computer, "cat file");
     assert_string_equal(output, "kept\n");
-    assert_false(lives_on(s.background)); /* its processes ended with the server, or by attaching */
+    /* Its processes ended with the server, or by attaching; or else they are to be found inside. */
+    if (outlives(t))
+        free(must_shell(&s.computer, "grep -qa '[s]%s' /proc/[0-9]*/cmdline", words(s.background) + 1));
+    else
+        assert_false(lives_on(s.background));
     computer_remove(&s.computer);
+    assert_false(lives_on(s.background));
     dead_server_done(&s);
+}
+
+static void what_goes_on_is_found_again(struct contract *t)
+{
+    struct contract_computer c;
+    struct error err = ERROR_INIT;
+    computer_make(t, &c, false);
+    free(must_shell(&c, "(while test ! -e stop; do echo x >> beats; sleep 0.05; done; touch stopped) "
+                        ">/dev/null 2>&1 & echo $! > pid"));
+    for (int i = 0; i < 2; i++) {
+        _cleanup_(cleanup_json_decref) json_t *data = c.instance->ops->record(c.instance);
+        assert_int_equal(c.instance->ops->detach(TAKE_PTR(c.instance), &err), 1);
+        assert_true(t->backend->ops->lives(t->backend, &c.spec, data));
+        attach(&c, data);
+        free(must_shell(&c, "kill -0 $(cat pid); n=$(wc -l < beats); until test $(wc -l < beats) -gt $n; do "
+                            "sleep 0.02; done"));
+    }
+    free(must_shell(&c, "touch stop; until test -e stopped; do sleep 0.02; done"));
+    computer_remove(&c);
+}
+
+static void what_does_not_go_on_ends(struct contract *t)
+{
+    struct contract_computer c;
+    struct error err = ERROR_INIT;
+    computer_make(t, &c, false);
+    free(must_shell(&c, "echo kept > file"));
+    _cleanup_(cleanup_json_decref) json_t *data = c.instance->ops->record(c.instance);
+    assert_int_equal(c.instance->ops->detach(TAKE_PTR(c.instance), &err), 0);
+    assert_false(t->backend->ops->lives(t->backend, &c.spec, data));
+    attach(&c, data);
+    free(must_shell(&c, "test $(cat file) = kept"));
+    computer_remove(&c);
+}
+
+static void what_goes_on_can_be_ended(struct contract *t)
+{
+    for (int with_data = 0; with_data < 2; with_data++) {
+        struct dead_server s;
+        struct error err = ERROR_INIT;
+        make_and_die(t, &s, false);
+        assert_true(t->backend->ops->lives(t->backend, &s.computer.spec, s.data));
+        if (t->backend->ops->settle(t->backend, &s.computer.spec, with_data ? s.data : NULL, &err) < 0)
+            fail_msg("settle: %s", err.msg);
+        assert_false(t->backend->ops->lives(t->backend, &s.computer.spec, s.data));
+        assert_false(lives_on(s.background));
+        attach(&s.computer, s.data);
+        free(must_shell(&s.computer, "test $(cat file) = kept"));
+        computer_remove(&s.computer);
+        dead_server_done(&s);
+    }
 }
 
 static void a_dead_servers_temporary_computer(struct contract *t)
@@ -286,18 +359,25 @@ static void hostile_files_are_removed(struct contract *t)
     assert_int_equal(access("/etc/passwd", F_OK), 0);
 }
 
-const struct contract_case LIFE_CASES[] = {
+const struct contract_case ANY_CASES[] = {
     {"the description is complete", description_is_complete, 0},
     {"probing again changes nothing", probing_again_changes_nothing, 0},
+    {"a create that comes too late leaves nothing", create_that_comes_too_late, 0},
+    {NULL, NULL, 0},
+};
+
+const struct contract_case LIFE_CASES[] = {
     {"computers are separate", computers_are_separate, 0},
     {"a prepared folder changes nothing", a_prepared_folder_changes_nothing, 0},
-    {"a create that comes too late leaves nothing", create_that_comes_too_late, 0},
     {"a killed computer is gone", killed_computers_are_gone, 0},
     {"permanent computers come back", permanent_computers_come_back, BACKEND_PERSISTENT},
     {"what was killed keeps its files", what_was_killed_keeps_its_files, BACKEND_PERSISTENT},
     {"lost files are told", lost_files_are_told, BACKEND_PERSISTENT},
     {"reaping leaves nothing", reaping_leaves_nothing, BACKEND_PERSISTENT},
     {"a dead server's permanent computer comes back", a_dead_servers_permanent_computer, BACKEND_PERSISTENT},
+    {"what goes on is found again", what_goes_on_is_found_again, BACKEND_OUTLIVES},
+    {"what doesn't go on ends", what_does_not_go_on_ends, BACKEND_OUTLIVES},
+    {"what goes on can be ended", what_goes_on_can_be_ended, BACKEND_OUTLIVES},
     {"a dead server's temporary computer is reaped", a_dead_servers_temporary_computer, 0},
     {"hostile files are removed", hostile_files_are_removed, 0},
     {NULL, NULL, 0},

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import test from 'node:test';
 import { eventually } from '../integration/support/machine.mjs';
-import { inspect, kind, killEngine, refused, restartEngine, socketPath, startProxy, startServer } from './support/engine.mjs';
+import { inspect, kind, killEngine, refused, restartEngine, signalEngine, socketPath, startProxy, startServer } from './support/engine.mjs';
 
 // Whatever the engine's restart did to it: perhaps one answer that tells, and then its files.
 async function backAgain(server, id) {
@@ -109,6 +109,24 @@ test('no engine at the start: the tool is listed, a call says why, and works onc
     assert.match(error.error, new RegExp(socketPath));
     await restartEngine();
     assert.equal((await server.run('true')).created, true);
+});
+
+test('the engine stands still: a call ends at its time, with the output so far, and all goes on afterwards', async (t) => {
+    const server = await startServer(t);
+    await server.run('echo data >/root/file', { computer_id: 'keeper', temporary: false });
+    const { reply } = await server.startAndReach('echo so far; sleep 300', { computer_id: 'keeper', timeout: 2 });
+    signalEngine('SIGSTOP');
+    try {
+        const value = (await reply).result.structuredContent;
+        assert.equal(value.timed_out, true);
+        assert.equal(value.stdout, 'so far\n');
+        assert.match(value.note, /isn't known whether the command has ended.*engine doesn't answer/);
+    } finally {
+        signalEngine('SIGCONT');
+    }
+    assert.equal((await server.run('cat /root/file', { computer_id: 'keeper' })).stdout, 'data\n');
+    await eventually('the command has ended', async () => (
+        (await server.run('ps | grep -c "[s]leep 300"', { computer_id: 'keeper' })).stdout === '0\n'));
 });
 
 test('an engine that takes 10 s to create: others are not held up', async (t) => {

@@ -8,7 +8,7 @@ import path from 'node:path';
 import test from 'node:test';
 import { defer, eventually, temporaryFolder } from '../integration/support/machine.mjs';
 import { BINARY } from '../integration/support/server.mjs';
-import { image, inspect, kind, record, startServer } from './support/engine.mjs';
+import { image, inspect, kind, record, refused, startServer } from './support/engine.mjs';
 
 const flags = (...all) => all.map((flag) => `--docker-run-flag=${flag}`);
 
@@ -52,6 +52,31 @@ test('a read-only root: where our program is kept out, commands by the engine it
     const { data } = record(server, 'keeper');
     assert.equal(data.commands, kind === 'docker' ? 'engine exec' : 'stream');
     if (kind === 'docker') assert.match(data.why, /read-?only/);
+});
+
+test('the same with an image that has a shell and little else; and with one that has none', async (t) => {
+    const readOnly = { args: flags('--read-only') };
+    const server = await startServer(t, { ...readOnly, from: image('notail') });
+    assert.equal((await server.run('echo works')).stdout, 'works\n');
+    const bare = await startServer(t, { ...readOnly, from: image('noshell') });
+    if (kind === 'podman') { // puts our program into a read-only root
+        assert.equal((await bare.exec({ args: ['true'] })).value.exit_code, 0);
+        return;
+    }
+    const error = await refused(bare, { args: ['true'] });
+    assert.equal(error.code, 'unavailable');
+    assert.match(error.error, /needs \/bin\/sh/);
+});
+
+test('a network that is not there, and an entrypoint that does not run our program', async (t) => {
+    const server = await startServer(t, { network: true, args: flags('--network=nowhere') });
+    const error = await refused(server, { command: 'true' });
+    assert.ok(['unavailable', 'invalid_argument'].includes(error.code), JSON.stringify(error));
+    assert.match(error.error, /nowhere/);
+    const other = await startServer(t, { args: flags('--entrypoint=/bin/true') });
+    const { code, error: words } = await refused(other, { command: 'true' });
+    assert.equal(code, 'unavailable');
+    assert.match(words, /--entrypoint.*exec "\$@"/);
 });
 
 // A file of the computer's control group, of either version.

@@ -1,11 +1,13 @@
 // Servers that die, servers beside each other, and computers that others have made. The engine's labels are the truth.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
 import { computersIn, eventually, namedComputersIn, temporaryFolder } from '../integration/support/machine.mjs';
+import { BINARY } from '../integration/support/server.mjs';
 import {
-    computers, image, inspect, onlyDocker, pauseContainer, record, refused, runContainer, runPythonsComputer, startProxy,
+    BUSYBOX, computers, endsWithItsComputers, image, inspect, kind, onlyDocker, pauseContainer, record, refused, runContainer, runPythonsComputer, startProxy,
     startServer, stopContainer, watch,
 } from './support/engine.mjs';
 
@@ -56,7 +58,7 @@ test("another state directory's permanent computer is refused in words", async (
     const other = await startServer(t);
     const error = await refused(other, { command: 'true', computer_id: 'keeper' });
     assert.equal(error.code, 'busy');
-    assert.match(error.error, /belongs to another server/);
+    assert.match(error.error, /made by a server with another --state-dir/);
     await first.stop();
     assert.equal((await refused(other, { command: 'true', computer_id: 'keeper' })).code, 'busy');
     assert.deepEqual(namedComputersIn(other.stateDir), [], 'nothing of it is noted');
@@ -187,9 +189,7 @@ test('the answer to a creation is lost: nothing of it stays', onlyDocker, async 
 test('B32: SIGTERM with six temporary computers', async (t) => {
     const server = await startServer(t);
     await Promise.all(Array.from({ length: 6 }, (_, i) => server.run('sleep 300 & true', { computer_id: `box-${i}` })));
-    assert.deepEqual(await server.kill('SIGTERM'), { code: 0, signal: null });
-    assert.deepEqual(await computers(), []);
-    assert.deepEqual(computersIn(server.stateDir), []);
+    await endsWithItsComputers(t, server, () => server.kill('SIGTERM'));
 });
 
 test('a permanent computer is stopped at the end of its server', async (t) => {
@@ -212,4 +212,22 @@ test('a permanent computer that runs on is entered again, and no command ever ha
     const { stdout } = await second.run('grep CapEff /proc/self/status; ps', { computer_id: 'keeper' });
     assert.match(stdout, capabilities);
     assert.match(stdout, /sleep 300/);
+});
+
+test('requests from a file are answered, though a computer has to be made first', (t) => {
+    watch(t);
+    const folder = temporaryFolder(t, 'requests-');
+    const file = path.join(folder, 'requests');
+    fs.writeFileSync(file, `${[
+        { jsonrpc: '2.0', id: 1, method: 'initialize', params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'x', version: '1' } } },
+        { jsonrpc: '2.0', method: 'notifications/initialized' },
+        { jsonrpc: '2.0', id: 2, method: 'tools/call', params: { name: 'terminal_execute', arguments: { command: 'echo made' } } },
+    ].map((message) => JSON.stringify(message)).join('\n')}\n`);
+    const input = fs.openSync(file, 'r');
+    const { status, stdout } = spawnSync(BINARY, ['--backend', kind, '--image', BUSYBOX, '--no-network', '--state-dir', folder],
+        { stdio: [input, 'pipe', 'inherit'], encoding: 'utf8' });
+    fs.closeSync(input);
+    assert.equal(status, 0);
+    const reply = stdout.trim().split('\n').map((line) => JSON.parse(line)).find(({ id }) => id === 2);
+    assert.equal(reply.result.structuredContent.stdout, 'made\n');
 });

@@ -1,8 +1,6 @@
-/* A computer is a folder and a marker: every process that one of its commands starts carries
- * MARKER=KEY.NUMBER in its environment, and that is how all of them are found, wherever they went. */
+/* A computer is a folder and a key, by which the processes of its commands are marked (marked.h). */
 #include "fakes/fake_backend.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -23,11 +21,9 @@
 #include "base/path.h"
 #include "base/spawn.h"
 #include "base/str.h"
+#include "fakes/marked.h"
 
-#define MARKER "FAKE_BACKEND_EXEC"
-#define MARK_SIZE 64
 #define SEARCH_PATH "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-#define ENVIRON_MAX (1 * MIB)
 
 struct fake {
     struct backend base;
@@ -46,8 +42,9 @@ struct fake_instance {
     char *id;
     char key[MARK_SIZE / 2];
     char *home;
-    atomic_int execs;     /* number of the last one */
-    struct cancel *death; /* fired when it ends */
+    struct instance_stat stat; /* what holds for it */
+    atomic_int execs;          /* number of the last one */
+    struct cancel *death;      /* fired when it ends */
 };
 
 /* One running command. */
@@ -66,60 +63,11 @@ struct fake_exec {
 
 static const struct backend_ops FAKE_OPS;
 
-/* -- Processes by marker */
-
-static bool process_has_mark(pid_t pid, const char *mark)
-{
-    char path[64], wanted[MARK_SIZE + sizeof(MARKER) + 1];
-    snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
-    snprintf(wanted, sizeof(wanted), MARKER "=%s", mark);
-    _cleanup_(buf_done) struct buf environment = BUF_INIT(ENVIRON_MAX);
-    if (file_read(AT_FDCWD, path, &environment, NULL) < 0)
-        return false;
-    for (size_t i = 0; i < environment.len; i += strlen(environment.data + i) + 1)
-        if (str_has_prefix(environment.data + i, wanted))
-            return true;
-    return false;
-}
-
-/* The processes that carry the mark, except one; zombies have no environment and don't count. */
-static size_t find_marked(const char *mark, pid_t except, int *ret, size_t max)
-{
-    size_t count = 0;
-    DIR *proc = opendir("/proc");
-    for (const struct dirent *e; proc && (e = readdir(proc));) {
-        pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
-        if (pid > 0 && pid != except && count < max && process_has_mark(pid, mark))
-            ret[count++] = pid;
-    }
-    closedir(proc);
-    return count;
-}
-
-/* Until none is found twice in a row: what is being forked while we look is found the next time. */
-static void kill_marked(const char *mark)
-{
-    int pids[256];
-    for (int quiet = 0; quiet < 2;) {
-        size_t n = find_marked(mark, 0, pids, ARRAY_LEN(pids));
-        for (size_t i = 0; i < n; i++)
-            kill(pids[i], SIGKILL);
-        quiet = n ? 0 : quiet + 1;
-    }
-}
-
-static void kill_left(const char *key)
-{
-    char mark[MARK_SIZE];
-    snprintf(mark, sizeof(mark), "%s.", key);
-    kill_marked(mark);
-}
-
 static void kill_instance(struct fake_instance *i)
 {
     cancel_fire(i->death, ERR_GONE);
     if (atomic_load(&i->execs) > 0)
-        kill_left(i->key);
+        marked_kill_all(i->key);
 }
 
 /* -- Starting a command */
@@ -151,10 +99,11 @@ static int find_program(const char *name, char **ret_path)
 static char **make_env(const struct fake_exec *x)
 {
     size_t extra = x->request->env ? strv_len(x->request->env) : 0, n = 0;
-    char **env = xcalloc(extra + 5, sizeof(*env));
+    char **env = xcalloc(extra + 6, sizeof(*env));
     env[n++] = xstrdup("PATH=" SEARCH_PATH);
     env[n++] = xstrdup("LANG=C.UTF-8");
     env[n++] = xasprintf("HOME=%s", x->instance->home);
+    env[n++] = xasprintf("HOSTNAME=%s", x->instance->id);
     env[n++] = xasprintf(MARKER "=%s", x->mark);
     for (size_t i = 0; i < extra; i++)
         env[n++] = xstrdup(x->request->env[i]);
@@ -336,7 +285,7 @@ static void finish_status(const struct fake_exec *x, int status, bool timed_out,
     ret->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     ret->exit_code = timed_out ? 124 : ret->signal ? 128 + ret->signal : WEXITSTATUS(status);
     int pids[LIMIT_BACKGROUND_PIDS + 1];
-    size_t count = find_marked(x->mark, x->pid, pids, ARRAY_LEN(pids));
+    size_t count = marked_find(x->mark, x->pid, pids, ARRAY_LEN(pids));
     ret->background_more = count > LIMIT_BACKGROUND_PIDS;
     ret->background_count = ret->background_more ? LIMIT_BACKGROUND_PIDS : count;
     memcpy(ret->background, pids, ret->background_count * sizeof(pids[0]));
@@ -363,8 +312,10 @@ static int run_process(struct fake_exec *x, const char *program, char *const *ar
     if (start_process(x, program, arguments, err) < 0)
         return -1;
     enum outcome outcome = move_bytes(x);
-    if (outcome != OUTCOME_ENDED)
-        kill_marked(x->mark);
+    if (outcome != OUTCOME_ENDED) {
+        kill(x->pid, SIGKILL); /* in the middle of an execve(2) it has no mark to be seen */
+        marked_kill(x->mark);
+    }
     waitpid(x->pid, &status, 0);
     if (outcome == OUTCOME_TIMEOUT)
         read_rest(x);
@@ -429,7 +380,8 @@ static void count(struct fake *f, int *counter, int live)
 
 static int fake_probe(struct backend *b, const struct wait *wait, struct error *err)
 {
-    return 0;
+    const struct fake_hooks *hooks = &fake_of(b)->hooks;
+    return hooks->probe ? hooks->probe(hooks->ctx, wait, err) : 0;
 }
 
 static void fake_warm(struct backend *b)
@@ -449,6 +401,20 @@ static void fake_describe(const struct backend *b, struct backend_description *r
                                         .limits = "no limits"};
 }
 
+/* What it was given; else as for all. */
+static void note_options(const struct computer_options *o, struct instance_stat *ret)
+{
+    static const struct computer_options NONE = {0};
+    o = o ? o : &NONE;
+    *ret = (struct instance_stat){.disk_bytes = -1};
+    snprintf(ret->image, sizeof(ret->image), "%s", o->given & COMPUTER_IMAGE ? o->image : "fake:1");
+    ret->cpus_limit = o->given & COMPUTER_CPUS ? o->cpus : 0;
+    ret->memory_limit = o->given & COMPUTER_MEMORY ? o->memory_bytes : 0;
+    ret->pids_limit = o->given & COMPUTER_PIDS ? o->pids : 0;
+    ret->disk_limit = o->given & COMPUTER_DISK ? o->disk_bytes : 0;
+    ret->network = !(o->given & COMPUTER_NETWORK) || o->network;
+}
+
 static struct instance *instance_new(struct fake *f, const struct computer_spec *spec, int *counter)
 {
     struct fake_instance *i = xcalloc(1, sizeof(*i));
@@ -457,6 +423,8 @@ static struct instance *instance_new(struct fake *f, const struct computer_spec 
     i->id = xstrdup(spec->id);
     i->home = path_join(spec->folder, "home");
     snprintf(i->key, sizeof(i->key), "%s", spec->key);
+    note_options(spec->options, &i->stat);
+    snprintf(i->stat.provider_id, sizeof(i->stat.provider_id), "fake-%s", spec->key);
     i->death = cancel_new();
     pthread_mutex_lock(&f->lock);
     list_append(&f->instances, &i->node);
@@ -478,9 +446,10 @@ static void instance_free(struct fake_instance *i, int *counter)
     free(i);
 }
 
-static int fake_prepare(struct backend *b, const char *folder, struct error *err)
+static int fake_prepare(struct backend *b, const struct computer_spec *spec, struct error *err)
 {
     struct fake *f = fake_of(b);
+    const char *folder = spec->folder;
     if (f->hooks.prepare && f->hooks.prepare(f->hooks.ctx, folder, err) < 0)
         return -1;
     _cleanup_(cleanup_free) char *home = path_join(folder, "home");
@@ -524,6 +493,94 @@ static int fake_give_id(struct instance *instance, const struct computer_spec *s
     return 0;
 }
 
+static unsigned fake_options(const struct backend *b)
+{
+    return fake_of(b)->hooks.options;
+}
+
+static int fake_restart(struct instance *instance, const struct wait *wait, struct error *err)
+{
+    struct fake_instance *i = instance_of(instance);
+    struct fake *f = i->fake;
+    if (wait_check(wait, err) < 0)
+        return -1;
+    marked_kill_all(i->key);
+    if (f->hooks.restart && f->hooks.restart(f->hooks.ctx, i->id, wait, err) < 0) {
+        kill_instance(i);
+        return -1;
+    }
+    pthread_mutex_lock(&f->lock);
+    if (cancel_why(i->death) != ERR_NONE) { /* it lives again */
+        cancel_unref(i->death);
+        i->death = cancel_new();
+    }
+    pthread_mutex_unlock(&f->lock);
+    count(f, &f->counts.restarted, 0);
+    return 0;
+}
+
+static int fake_make_way(struct instance *instance, const char *folder, struct error *err)
+{
+    struct fake_instance *i = instance_of(instance);
+    free(i->home);
+    i->home = path_join(folder, "home");
+    return 0;
+}
+
+static int fake_take_over(struct instance *instance, const struct computer_spec *spec,
+                          int (*move)(void *ctx, struct error *err), void *ctx, struct error *err)
+{
+    struct fake_instance *i = instance_of(instance);
+    struct fake *f = i->fake;
+    if (strcmp(i->id, spec->id) != 0 || strcmp(i->key, spec->key) != 0)
+        abort(); /* the contract */
+    if ((f->hooks.take_over && f->hooks.take_over(f->hooks.ctx, spec, false, err) < 0) || move(ctx, err) < 0)
+        return -1;
+    free(i->home);
+    i->home = path_join(spec->folder, "home");
+    if (f->hooks.take_over && f->hooks.take_over(f->hooks.ctx, spec, true, err) < 0)
+        return -1;
+    count(f, &f->counts.replaced, 0);
+    return 0;
+}
+
+/* Processes: the computer itself, which is none here, and what its commands have left. */
+static int fake_stat(struct instance *instance, bool usage, const struct wait *wait,
+                     struct instance_stat *ret, struct error *err)
+{
+    struct fake_instance *i = instance_of(instance);
+    char mark[MARK_SIZE];
+    int pids[256];
+    snprintf(mark, sizeof(mark), "%s.", i->key);
+    *ret = i->stat;
+    if (!usage)
+        return 0;
+    ret->pids = 1 + (atomic_load(&i->execs) > 0 ? (int)marked_find(mark, 0, pids, ARRAY_LEN(pids)) : 0);
+    ret->memory_bytes = 4096;
+    return 0;
+}
+
+static bool fake_paused(struct instance *instance, const struct wait *wait)
+{
+    const struct fake_instance *i = instance_of(instance);
+    const struct fake_hooks *hooks = &i->fake->hooks;
+    return hooks->paused && hooks->paused(hooks->ctx, i->id);
+}
+
+static int fake_list(struct backend *b, const struct wait *wait,
+                     void (*fn)(void *ctx, struct backend_found *f), void *ctx, struct error *err)
+{
+    const struct fake_hooks *hooks = &fake_of(b)->hooks;
+    return hooks->list(hooks->ctx, fn, ctx, err);
+}
+
+static int fake_find(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
+                     struct backend_found *ret, struct error *err)
+{
+    const struct fake_hooks *hooks = &fake_of(b)->hooks;
+    return hooks->find(hooks->ctx, spec, ret, err);
+}
+
 static int fake_attach(struct backend *b, const struct computer_spec *spec, const json_t *data,
                        const struct wait *wait, struct instance **ret, struct error *err)
 {
@@ -533,7 +590,7 @@ static int fake_attach(struct backend *b, const struct computer_spec *spec, cons
     _cleanup_(cleanup_free) char *home = path_join(spec->folder, "home");
     if (!json_is_true(json_object_get(data, "fake")) || access(home, X_OK) < 0)
         return error_set(err, ERR_GONE, "its folder is not there");
-    kill_left(spec->key); /* by a server that died */
+    marked_kill_all(spec->key); /* by a server that died */
     *ret = instance_new(f, spec, &f->counts.attached);
     return 0;
 }
@@ -562,9 +619,9 @@ static int fake_exec(struct instance *instance, const struct exec_request *reque
     return run_command(i, request, ret, err);
 }
 
-static bool fake_alive(const struct instance *i)
+static bool fake_alive(const struct instance *instance)
 {
-    return cancel_why(instance_of(i)->death) == ERR_NONE;
+    return cancel_why(instance_of(instance)->death) == ERR_NONE;
 }
 
 static void fake_kill(struct instance *instance)
@@ -598,9 +655,9 @@ static int fake_reap(struct backend *b, const struct computer_spec *spec, const 
     struct fake *f = fake_of(b);
     if (f->hooks.reap && f->hooks.reap(f->hooks.ctx, spec, data, err) < 0)
         return -1;
-    kill_left(spec->key);
-    _cleanup_(cleanup_free) char *home = path_join(spec->folder, "home");
-    if (tree_remove(AT_FDCWD, home, err) < 0)
+    marked_kill_all(spec->key);
+    _cleanup_(cleanup_free) char *home = spec->folder ? path_join(spec->folder, "home") : NULL;
+    if (home && tree_remove(AT_FDCWD, home, err) < 0)
         return -1;
     count(f, &f->counts.reaped, 0);
     return 0;
@@ -609,7 +666,7 @@ static int fake_reap(struct backend *b, const struct computer_spec *spec, const 
 static int fake_settle(struct backend *b, const struct computer_spec *spec, const json_t *data,
                        struct error *err)
 {
-    kill_left(spec->key);
+    marked_kill_all(spec->key);
     count(fake_of(b), &fake_of(b)->counts.settled, 0);
     return 0;
 }
@@ -633,6 +690,14 @@ static const struct backend_ops FAKE_OPS = {
     .prepare = fake_prepare,
     .create = fake_create,
     .give_id = fake_give_id,
+    .options = fake_options,
+    .restart = fake_restart,
+    .make_way = fake_make_way,
+    .take_over = fake_take_over,
+    .stat = fake_stat,
+    .paused = fake_paused,
+    .list = fake_list,
+    .find = fake_find,
     .attach = fake_attach,
     .plan = fake_plan,
     .record = fake_record,
@@ -657,6 +722,12 @@ struct backend *fake_backend_new(unsigned capabilities, const struct fake_hooks 
         f->hooks = *hooks;
     if (f->hooks.needs_id)
         f->ops.give_id = NULL;
+    if (f->hooks.never_restarts) {
+        f->ops.restart = NULL;
+        f->ops.take_over = NULL;
+    }
+    f->ops.list = f->hooks.list ? f->ops.list : NULL;
+    f->ops.find = f->hooks.find ? f->ops.find : NULL;
     pthread_mutex_init(&f->lock, NULL);
     list_init(&f->instances);
     return &f->base;

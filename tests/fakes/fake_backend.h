@@ -8,8 +8,9 @@
 /* What happens instead of, or before, the fake's own work. Each may be NULL. Called on the thread of the
  * backend call. */
 struct fake_hooks {
-    /* Before a folder is prepared, or a computer made, brought back, removed or reaped: -1 with an error lets
-     * the step fail. */
+    /* Before it is looked whether anything works, a folder is prepared, or a computer made, brought back,
+     * removed or reaped: -1 with an error lets the step fail. */
+    int (*probe)(void *ctx, const struct wait *wait, struct error *err);
     int (*prepare)(void *ctx, const char *folder, struct error *err);
     int (*create)(void *ctx, const struct computer_spec *spec, const struct wait *wait, struct error *err);
     int (*attach)(void *ctx, const struct computer_spec *spec, const struct wait *wait, struct error *err);
@@ -17,16 +18,25 @@ struct fake_hooks {
     int (*reap)(void *ctx, const struct computer_spec *spec, const json_t *data, struct error *err);
     /* Twice, before and after the folder was moved. */
     int (*give_id)(void *ctx, const struct computer_spec *spec, bool moved, struct error *err);
+    int (*restart)(void *ctx, const char *id, const struct wait *wait, struct error *err);
+    /* Twice, before and after the old one has lost its name. */
+    int (*take_over)(void *ctx, const struct computer_spec *spec, bool moved, struct error *err);
+    bool (*paused)(void *ctx, const char *id); /* NULL: nobody can be */
+    /* What exists beside the state directory; NULL: nothing can. As the ops. */
+    int (*list)(void *ctx, void (*fn)(void *ctx, struct backend_found *f), void *fn_ctx, struct error *err);
+    int (*find)(void *ctx, const struct computer_spec *spec, struct backend_found *ret, struct error *err);
     /* Instead of running a command. */
     int (*exec)(void *ctx, const char *id, const struct exec_request *request, struct exec_result *ret,
                 struct error *err);
     void *ctx;
-    bool needs_id; /* computers need their id from birth */
+    bool needs_id;       /* computers need their id from birth */
+    bool never_restarts; /* they can't be, or replaced */
+    unsigned options;    /* of enum computer_option: what a computer may have of its own. It is only told */
 };
 
 struct fake_counts {
     /* calls that succeeded */
-    int prepared, created, named, attached, killed, detached, removed, reaped, settled;
+    int prepared, created, named, attached, killed, detached, removed, reaped, settled, restarted, replaced;
     int live; /* instances */
 };
 

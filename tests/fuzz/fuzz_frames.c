@@ -1,5 +1,5 @@
-/* Fuzz: what comes from a container, on its way to frames. The first byte says whether it is in the engine's
- * pieces, and where reads end. However it is cut, the same frames come out of it, within their limits. */
+/* Fuzz: what comes from a container, on its way to frames. The first byte says where reads end. However it is
+ * cut, the same frames come out of it, within their limits. */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
@@ -26,13 +26,13 @@ static int take(void *ctx, const struct serve_frame *frame, const void *body, st
     return frame->id == 0xdead ? error_set(err, ERR_BUSY, "enough") : 0;
 }
 
-static struct seen feed(const uint8_t *data, size_t size, bool multiplexed, size_t cut, int *ret)
+static struct seen feed(const uint8_t *data, size_t size, size_t cut, int *ret)
 {
     struct frames f;
     struct seen seen = {0};
     struct error err = ERROR_INIT;
     *ret = 0;
-    frames_init(&f, multiplexed);
+    frames_init(&f);
     for (size_t at = 0; at < size && *ret == 0; at += cut)
         *ret = frames_feed(&f, data + at, size - at < cut ? size - at : cut, take, &seen, &err);
     assert(*ret == 0 || (err.msg[0] && (err.code == ERR_UNAVAILABLE || err.code == ERR_BUSY)));
@@ -46,10 +46,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int whole_result, cut_result;
     if (size < 1)
         return 0;
-    const bool multiplexed = data[0] & 1;
-    const size_t cut = (data[0] >> 1) + 1U;
-    const struct seen whole = feed(data + 1, size - 1, multiplexed, size, &whole_result);
-    const struct seen pieces = feed(data + 1, size - 1, multiplexed, cut, &cut_result);
+    const size_t cut = data[0] + 1U;
+    const struct seen whole = feed(data + 1, size - 1, size, &whole_result);
+    const struct seen pieces = feed(data + 1, size - 1, cut, &cut_result);
     assert(whole_result == cut_result && whole.hash == pieces.hash && whole.count == pieces.count);
     return 0;
 }

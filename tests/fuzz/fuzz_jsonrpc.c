@@ -52,6 +52,10 @@ void loop_timer_start(struct loop_timer *t, int64_t after_ms, int64_t period_ms)
 {
 }
 
+void loop_timer_stop(struct loop_timer *t)
+{
+}
+
 struct loop_timer *loop_timer_free(struct loop_timer *t)
 {
     return NULL;
@@ -100,6 +104,22 @@ int result_write_error(const struct error *why, struct buf *ret, struct error *e
 struct computer_session *computer_session_new(struct computers *c, const char *principal)
 {
     return NULL;
+}
+
+struct computer_session *computer_session_new_leased(struct computers *c, const char *principal,
+                                                     double lease_s)
+{
+    return NULL;
+}
+
+int64_t computers_expire(struct computers *c)
+{
+    return INT64_MAX;
+}
+
+bool computers_want_preparation(struct computers *c)
+{
+    return false;
 }
 
 void computers_prepare(struct computers *c)

@@ -5,7 +5,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
 import { absentEngine, answeringEngine, brokenEngine, hasEngine, noEngine, silentEngine } from './support/engine.mjs';
-import { eventually, isRoot, needsRoot, temporaryFolder } from './support/machine.mjs';
+import { eventually, needsRoot, temporaryFolder } from './support/machine.mjs';
 import { BINARY, NEWEST_LEGACY, modernMeta, startServer } from './support/server.mjs';
 
 const noneHere = { skip: hasEngine ? 'this machine has an engine' : needsRoot.skip };
@@ -98,10 +98,4 @@ test('an option that means docker never falls back', async (t) => {
         assert.equal(value.code, 'unavailable');
         await server.stop();
     }
-});
-
-test('without root an engine that hangs is still the better hope', { skip: isRoot ? 'runs as root' : false }, async (t) => {
-    const { env } = await silentEngine(t);
-    const server = await startServer(t, { args: AUTO, env });
-    assert.match(await toolText(server), /a container of the image/);
 });

@@ -70,10 +70,12 @@ for (const args of usage) {
 const refused = [
     ['--timeout', '0'], ['--timeout', '1e9'], ['--output-limit', '0'], ['--host', '0.0.0.0'], ['--port', '9000'], ['--session-timeout', '5'],
     ['--tool-instruction-override', 'a', '--extended-tool-instruction', 'b'], ['--config', '/nonexistent.toml'],
-    ['--backend', 'e2b'], ['--backend', 'fly'], ['--backend', 'modal'],
-    ['--backend', 'go_busybox'], ['--backend', 'wasm'], ['--backend', 'kubernetes'],
+    ['--backend', 'modal', '--on-exit', 'keep'], ['--backend', 'modal', '--pids', '10'],
+    ['--backend', 'fly', '--no-network'], ['--backend', 'fly', '--image', 'debian:12'], ['--backend', 'fly', '--on-exit', 'keep'],
+    ['--backend', 'wasm'], ['--backend', 'wasm', '--wasm-path', '/dev/null'], ['--backend', 'kubernetes'],
+    ['--backend', 'e2b', '--image', 'debian:12'], ['--backend', 'e2b', '--memory', '1g'], ['--backend', 'e2b', '--on-exit', 'keep'],
     ['--backend', 'native', '--network'], ['--backend', 'native', '--image', 'debian:12'], ['--backend', 'native', '--disk', '1m'],
-    ['--backend', 'native', '--platform', 'linux/arm64'], ['--backend', 'native', '--on-exit', 'keep'], ['--on-exit', 'keep'],
+    ['--backend', 'native', '--platform', 'linux/arm64'],
     ['--backend', 'docker', '--disk', '1g'], ['--backend', 'docker', '--rootfs', '/'], ['--rootfs', '/', '--image', 'debian:12'],
     ['--backend', 'docker', '--image', 'Not An Image'], ['--backend', 'docker', '--docker-run-flag', '--no-such-flag'],
     ['--engine', 'nerdctl'], ['--backend', 'podman', '--engine', 'docker'],
@@ -95,7 +97,7 @@ test('flag before environment before file', (t) => {
     fs.writeFileSync(file, 'backend = "native"\ntimeout = 11\n');
     assert.match(run(['--print-config', '--config', file]).stdout, /timeout = 11/);
     assert.match(run(['--print-config', '--config', file, '--timeout=12']).stdout, /timeout = 12/);
-    const env = { SANDBOX_BACKEND: 'e2b' };
+    const env = { SANDBOX_BACKEND: 'kubernetes' };
     assert.equal(run(['--config', file], { env }).status, 1);
     assert.equal(run(['--config', file, '--backend', 'native'], { env }).status, 0);
 });

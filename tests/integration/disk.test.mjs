@@ -1,15 +1,16 @@
 // --disk: what a computer may write. Runs where the machine has what a cap is enforced by; loop devices of our own are told by
 // the state directory that their files are in.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
-import { defer, eventually, isRoot, temporaryFolder } from './support/machine.mjs';
+import { defer, eventually, isRoot, temporaryFolder, untilReaped } from './support/machine.mjs';
 import { BINARY, startServer } from './support/server.mjs';
 
 const enforced = isRoot && fs.existsSync('/dev/loop-control') && fs.existsSync('/usr/sbin/mkfs.ext4');
 const needsImages = { skip: enforced ? false : 'needs root, loop devices and mkfs.ext4' };
-const CAPPED = ['--disk', '64m'];
+const CAPPED = ['--disk', '64m', '--lifecycle-tools'];
 const FILL = 'head -c 1G /dev/zero >/root/big';
 
 // The files of the state directory that are mounted by loop devices.
@@ -35,6 +36,19 @@ async function description(server) {
     return reply.result.tools[0].description;
 }
 
+async function manage(server, what, args) {
+    return (await server.request('tools/call', { name: `computer_${what}`, arguments: args })).result.structuredContent;
+}
+
+// A computer that has filled its own disk gets a fresh one.
+async function resetsThoughFull(server) {
+    const full = { computer_id: 'full' };
+    assert.equal((await server.exec({ command: `exec ${FILL}`, temporary: false, ...full })).value.disk_full, true);
+    assert.equal((await manage(server, 'factory_reset', full)).ok, true);
+    assert.equal((await server.run('ls /root/big 2>&1 || head -c 1M /dev/zero >/root/file', full)).disk_full, undefined);
+    assert.equal((await manage(server, 'delete', full)).deleted, true);
+}
+
 test('a full disk is said, with what would help, and concerns one computer', needsImages, async (t) => {
     const server = await startServer(t, { stateDir: await stateFolder(t), args: CAPPED });
     const { value } = await server.exec({ command: FILL, computer_id: 'greedy' });
@@ -49,15 +63,18 @@ test('a full disk is said, with what would help, and concerns one computer', nee
     assert.equal(other.disk_full, undefined);
     const after = await server.run('rm /root/big && echo room >/root/file', { computer_id: 'greedy' });
     assert.equal(after.disk_full, undefined);
+    await resetsThoughFull(server);
 });
 
-// The server in a mount namespace of its own, in which one thing of the machine is useless.
-function without(t, thing) {
+// The server in a mount namespace of its own, with something mounted there.
+function withMount(t, mount) {
     const wrapper = path.join(temporaryFolder(t, 'bin-'), 'server');
-    fs.writeFileSync(wrapper, `#!/bin/sh\nexec unshare -m sh -c 'mount --bind /dev/null ${thing} && exec "$0" "$@"' ${BINARY} "$@"\n`,
-        { mode: 0o755 });
+    fs.writeFileSync(wrapper, `#!/bin/sh\nexec unshare -m sh -c 'mount ${mount} && exec "$0" "$@"' ${BINARY} "$@"\n`, { mode: 0o755 });
     return { binary: wrapper };
 }
+
+// In which one thing of the machine is useless.
+const without = (t, thing) => withMount(t, `--bind /dev/null ${thing}`);
 
 for (const thing of ['/dev/loop-control', '/usr/sbin/mke2fs']) {
     test(`without ${thing} the cap is watched`, needsImages, async (t) => {
@@ -73,6 +90,7 @@ for (const thing of ['/dev/loop-control', '/usr/sbin/mke2fs']) {
         assert.equal(many.value.signal, 'SIGKILL');
         assert.match(many.value.note, /^the command was ended, since the computer's disk is full \(limit 64 MiB/);
         assert.equal((await server.run('rm /root/?; sleep 0.5')).disk_full, undefined);
+        await resetsThoughFull(server);
     });
 }
 
@@ -105,4 +123,44 @@ test('SIGKILL of the server at any moment of making computers leaves no device',
     }
     const last = await startServer(t, { stateDir, args: CAPPED });
     for (let i = 0; i < 4; i++) await last.run('true', { computer_id: `box-${i}` });
+    await untilReaped(stateDir);
 });
+
+// However little room is left: a reset that comes to no end leaves the old computer as it was, with all that runs in it.
+for (const cap of [[], ['--disk', '16m']]) {
+    test(`a full state directory: what is refused says what to do, and harms nothing ${cap}`, needsImages, async (t) => {
+        const folder = temporaryFolder(t, 'state-'), image = path.join(temporaryFolder(t, 'disk-'), 'image');
+        execFileSync('/usr/sbin/mkfs.ext4', ['-qF', '-b1024', '-m0', '-O^has_journal', '-N4096', image, '24M']);
+        const server = await startServer(t, { ...withMount(t, `-o loop ${image} ${folder}`), stateDir: folder,
+            args: ['--lifecycle-tools', '--warm-pool', '0', ...cap] });
+        const keeper = { computer_id: 'keeper' };
+        await server.run('echo kept >/root/file; sleep 300 >/dev/null 2>&1 & true', { ...keeper, temporary: false });
+        const inside = path.join(`/proc/${server.pid}/root`, folder);
+        const filler = fs.openSync(path.join(inside, 'filler'), 'w');
+        defer(t, () => fs.closeSync(filler));
+        let size = 0;
+        for (const step of [65536, 1024]) {
+            assert.throws(() => {
+                for (;; size += step) if (fs.writeSync(filler, Buffer.alloc(step), 0, step, size) < step) throw new Error('ENOSPC');
+            }, /ENOSPC/);
+        }
+        const refused = (value) => {
+            assert.equal(value.code, 'limit', JSON.stringify(value));
+            assert.match(value.error, /disk.*is full: free space there, or delete computers/);
+        };
+        refused(await manage(server, 'create', { computer_id: 'other', temporary: false }));
+        for (let step = 1024; ; step *= 1.3) {
+            const value = await manage(server, 'factory_reset', keeper);
+            if (value.ok) break;
+            refused(value);
+            assert.equal((await server.run('cat /root/file; pgrep -c sleep', keeper)).stdout, 'kept\n1\n');
+            size -= 1024 * Math.floor(step / 1024);
+            fs.ftruncateSync(filler, size);
+        }
+        fs.ftruncateSync(filler, 0);
+        assert.equal((await server.run('ls /root; pgrep -c sleep', keeper)).stdout, '0\n');
+        assert.equal((await manage(server, 'delete', keeper)).deleted, true);
+        const names = fs.readdirSync(path.join(inside, 'computers/local'));
+        assert.ok(names.length <= 1 && names.every((name) => name.startsWith('.new-')), `nothing but a spare: ${names}`);
+    });
+}

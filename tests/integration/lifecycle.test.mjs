@@ -1,11 +1,11 @@
 // How servers and computers begin and end: nothing of a temporary computer stays, everything of a permanent one's files does.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
-import { allGone, computersIn, defer, eventually, family, namedComputersIn, needsRoot, temporaryFolder } from './support/machine.mjs';
+import { allGone, computersIn, defer, eventually, family, namedComputersIn, needsRoot, temporaryFolder, untilReaped } from './support/machine.mjs';
 import { BINARY, startServer } from './support/server.mjs';
 
 const endings = {
@@ -80,9 +80,26 @@ test('SIGKILL of the server: its computers end, and the next start clears up', n
     assert.notEqual(fresh.value.stdout, 'data\n', 'nothing of it is left');
 });
 
-test('a permanent computer keeps its files from server to server', needsRoot, async (t) => {
+test('what a computer is made of stays while it runs, though its server was killed', needsRoot, async (t) => {
     const stateDir = temporaryFolder(t, 'state-');
     const first = await startServer(t, { stateDir });
+    await first.run('sleep 300 >/dev/null 2>&1 &', { computer_id: 'keeper', temporary: false });
+    const toolbox = path.join(stateDir, fs.readdirSync(stateDir).find((name) => name.startsWith('toolbox-')));
+    const isHeld = () => spawnSync('flock', ['--exclusive', '--nonblock', toolbox, 'true']).status !== 0;
+    first.child.kill('SIGKILL');
+    await first.exited;
+    assert.ok(isHeld(), 'a later server, on a host that was upgraded, may not remove it');
+
+    const second = await startServer(t, { stateDir });
+    await second.run('kill -9 $(grep -lx sleep /proc/[0-9]*/comm | cut -d/ -f3)', { computer_id: 'keeper' });
+    await untilReaped(stateDir);
+    await second.stop();
+    await eventually('nobody holds it', () => !isHeld());
+});
+
+test('a permanent computer keeps its files from server to server', needsRoot, async (t) => {
+    const stateDir = temporaryFolder(t, 'state-');
+    const first = await startServer(t, { stateDir, args: ['--on-exit', 'stop'] });
     const made = await first.run('echo one >/root/file; mkdir -p /opt/x; ln -s file /root/link; chmod 640 /root/file; sleep 300 & true',
         { computer_id: 'keeper', temporary: false });
     assert.equal(made.temporary, false);

@@ -18,6 +18,20 @@ function keys(stateDir) {
     }));
 }
 
+// Others come and go meanwhile.
+function foldersIn(folder) {
+    try {
+        return fs.readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isDirectory()).map((entry) => path.join(folder, entry.name));
+    } catch {
+        return [];
+    }
+}
+
+const groupsOf = (key, within = '/sys/fs/cgroup') => foldersIn(within).flatMap((group) =>
+    path.basename(group).includes(key) ? [group] : groupsOf(key, group));
+
+const processesOf = (key) => groupsOf(key).flatMap((group) => fs.readFileSync(path.join(group, 'cgroup.procs'), 'utf8').match(/\d+/g) ?? []);
+
 const isSpare = ([name]) => name.startsWith('.new-');
 
 // Its keys. The record of a spare is written before the spare is made, so the last of them may not be ready.
@@ -97,8 +111,7 @@ test('SIGKILL of a server with a full pool: the next start removes it', needsRoo
     assert.equal(computersIn(stateDir).length, 4);
     const second = await startServer(t, { stateDir });
     await eventually('all of it is cleared away', () => computersIn(stateDir).length === 0);
-    const groups = fs.readdirSync('/sys/fs/cgroup', { recursive: true }).filter((name) => pool.some((key) => name.includes(key)));
-    assert.deepEqual(groups, []);
+    assert.deepEqual(pool.flatMap((key) => groupsOf(key)), []);
     assert.equal((await second.run('true', { computer_id: 'only' })).created, true);
 });
 
@@ -117,12 +130,29 @@ test('two servers on one state directory have a pool each', needsRoot, async (t)
     assert.deepEqual(namedComputersIn(stateDir), ['three', 'two']);
 });
 
-test('--warm-pool 0 makes none, but still a folder', needsRoot, async (t) => {
+test('--warm-pool 0 makes none, but still what needs no process', needsRoot, async (t) => {
     const server = await startServer(t, { args: ['--warm-pool', '0'] });
     await server.run('true', { computer_id: 'only' });
-    await eventually('the folder is there', () => computersIn(server.stateDir).length === 2);
     for (let i = 0; i < 3; i++) {
-        assert.equal((await server.run('hostname', { computer_id: `next-${i}` })).stdout, `next-${i}\n`);
-        assert.deepEqual([...keys(server.stateDir)].filter(isSpare), []);
+        const [ahead] = await fullPool(server, 1);
+        assert.deepEqual(processesOf(ahead), []);
+        const { stdout } = await server.run('hostname', { computer_id: `next-${i}`, temporary: i !== 1 });
+        assert.equal(stdout, `next-${i}\n`);
+        assert.equal(keys(server.stateDir).get(`next-${i}`), ahead);
+        assert.notDeepEqual(processesOf(ahead), []);
     }
+    const [unused] = await fullPool(server, 1);
+    await server.stop();
+    assert.deepEqual(groupsOf(unused), []);
+});
+
+test('SIGKILL of a server that has made a folder ahead: the next start removes it', needsRoot, async (t) => {
+    const stateDir = temporaryFolder(t, 'state-');
+    const first = await startServer(t, { stateDir, args: ['--warm-pool', '0'] });
+    await first.run('true', { computer_id: 'only' });
+    const [ahead] = await fullPool(first, 1);
+    await first.kill('SIGKILL');
+    await startServer(t, { stateDir });
+    await eventually('all of it is cleared away', () => computersIn(stateDir).length === 0);
+    assert.deepEqual(groupsOf(ahead), []);
 });

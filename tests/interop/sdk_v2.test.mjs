@@ -1,20 +1,20 @@
 // The official TypeScript SDK, version 2, in its three ways to choose an era: by default legacy, by probing, and pinned to modern.
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { Client } from '@modelcontextprotocol/client';
-import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import { defer, needsRoot, temporaryFolder } from '../integration/support/machine.mjs';
+import { Client, StreamableHTTPClientTransport as Http } from '@modelcontextprotocol/client';
+import { StdioClientTransport as Stdio } from '@modelcontextprotocol/client/stdio';
+import { defer, needsRoot } from '../integration/support/machine.mjs';
 import { LEGACY, MODERN } from '../integration/support/schemas.mjs';
-import { BINARY } from '../integration/support/server.mjs';
+import { transports } from './support.mjs';
 
 const modes = [
     ['default', undefined, LEGACY.at(-1)],
     ['auto', 'auto', MODERN],
     ['pinned', { pin: MODERN }, MODERN],
 ];
-for (const [name, mode, version] of modes) {
-    test(`mode ${name}: connect, list, call, cancel, time-out, close`, needsRoot, async (t) => {
-        const transport = new StdioClientTransport({ command: BINARY, args: ['--backend', 'native', '--state-dir', temporaryFolder(t, 'state-')], stderr: 'pipe' });
+for (const [kind, [name, mode, version]] of Object.keys(transports).flatMap((kind) => modes.map((mode) => [kind, mode]))) {
+    test(`${kind}, mode ${name}: connect, list, call, cancel, time-out, close`, needsRoot, async (t) => {
+        const transport = await transports[kind](t, { Stdio, Http });
         const client = new Client({ name: 'interop', version: '1' }, { capabilities: {}, ...(mode && { versionNegotiation: { mode } }) });
         const errors = [];
         client.onerror = (error) => errors.push(error);
@@ -29,11 +29,11 @@ for (const [name, mode, version] of modes) {
         const { tools } = await client.listTools();
         assert.deepEqual(tools.map((tool) => tool.name), ['terminal_execute']);
         assert.deepEqual((await client.listResources()).resources, []);
-        const execute = (args, options) => client.callTool({ name: 'terminal_execute', arguments: args }, options);
+        const execute = (args, options) => client.callTool({ name: 'terminal_execute', arguments: { computer_id: 'box', ...args } }, options);
 
         const first = await execute({ command: 'echo one >/root/file; cat /root/file' });
         assert.equal(first.structuredContent.stdout, 'one\n');
-        const again = await execute({ command: 'cat /root/file', computer_id: first.structuredContent.computer_id });
+        const again = await execute({ command: 'cat /root/file' });
         assert.equal(again.structuredContent.stdout, 'one\n');
         assert.equal((await execute({ command: 'true', working_directory: 'relative' })).isError, true);
 

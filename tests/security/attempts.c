@@ -18,6 +18,9 @@
 /* A call into a folder that is a link to the host's half of the time. */
 #define IN_RACE {"races", "pwd -P; cat secret; touch ESCAPED-from-the-race", "race/dir|not exist|No such|can't|cannot", \
                  .arguments = "{'working_directory': '/tmp/race/dir'}"}
+/* A call into a folder that is moved all the time, by a path that leads out of it again. */
+#define IN_MOVED {"races", "pwd -P; cat ../../..$SECRET; cat $SECRET", "No such|not exist|can't|cannot", \
+                  .arguments = "{'working_directory': '/tmp/moved/in/../../../..'}"}
 /* The program that begins commands is asked to begin itself. */
 #define AS_SERVER(words) {"beginning", NULL, "exit=", .arguments = "{'args': [" words "], 'timeout': 1}"}
 #define AS_SERVER_5(words) AS_SERVER(words), AS_SERVER(words), AS_SERVER(words), AS_SERVER(words), AS_SERVER(words)
@@ -51,7 +54,8 @@ const struct attempt attempts[] = {
     /* the rest of /proc shows this computer only, and changes nothing of the kernel */
     {"proc", "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'host-[c]anary'", NOTHING},
     {"proc", "ls -d /proc/[0-9]* | wc -l", "^[1-9]\n"},
-    {"proc", "grep -c \"$STATE\\|$SECRET_DIR\" /proc/self/mountinfo", NOTHING},
+    /* A root that is no overlay is a folder of the machine's, whose name the kernel tells. */
+    {"proc", "grep -v ' [^ ]*/native/root / ' /proc/self/mountinfo | grep -c \"$STATE\\|$SECRET_DIR\"", NOTHING},
     {"proc", "grep -c \"$STATE\\|$SECRET_DIR\" /proc/self/mountstats", NOTHING},
     {"proc", "for f in kernel/core_pattern kernel/panic kernel/modprobe kernel/hostname vm/drop_caches net/ipv4/ip_forward; do"
              " echo 1 >/proc/sys/$f && echo ESCAPED; done", READ_ONLY},
@@ -262,20 +266,25 @@ const struct attempt attempts[] = {
     {"beginning", "pwd -P; cat $SECRET", "^/\n.*No such file", .arguments = "{'working_directory': '/proc/self/root/../..'}"},
     {"beginning", NULL, "exit=126", .arguments = "{'args': ['/proc/1/exe']}"},
     {"beginning", NULL, "exit=127", .arguments = "{'args': ['/proc/self/fd/5']}"},
-    {"beginning", "printf '#!/proc/self/exe\n' >/tmp/script && chmod 755 /tmp/script && ($P programs 6 >/tmp/programs 2>&1 &); sleep 0.5; echo begun", "^begun\n"},
+    {"beginning", "printf '#!/proc/self/exe\n' >/tmp/script && chmod 755 /tmp/script && ($P programs /tmp/enough /tmp/seen >/tmp/programs 2>&1 &); echo begun", "^begun\n"},
     AS_SERVER_10("'/proc/self/exe'"), AS_SERVER_10("'/proc/self/exe', 'serve'"), AS_SERVER_10("'/tmp/script'"), AS_SERVER_10("'/tmp/script', 'serve'"),
-    {"beginning", "sleep 6; cat /tmp/programs", "^programs: [1-9][0-9]* seen, 0 written\n"},
+    {"beginning", NULL, "exit=", .arguments = "{'args': ['/proc/self/exe', 'serve'], 'timeout': 1}", .until = "/tmp/seen"},
+    {"beginning", "touch /tmp/enough; until [ -s /tmp/programs ]; do sleep 0.02; done; cat /tmp/programs", "^programs: (by one processor [0-9]+|[1-9][0-9]*) seen, 0 written\n"},
 
     /* names that change their meaning while the server, by init, uses them */
     {"races", "mkdir -p /tmp/race/dir && ln -s $SECRET_DIR /tmp/race/link && ($P swap /tmp/race/dir /tmp/race/link 5 >/dev/null &); echo begun", "^begun\n"},
     IN_RACE, IN_RACE, IN_RACE, IN_RACE, IN_RACE, IN_RACE, IN_RACE, IN_RACE, IN_RACE, IN_RACE,
-    {"races", "mkdir -p /tmp/command-output && ln -s $SECRET_DIR /tmp/elsewhere && ($P swap /tmp/command-output /tmp/elsewhere 4 >/dev/null &); echo begun", "^begun\n"},
+    {"races", "mkdir -p /tmp/command-output && ln -s $SECRET_DIR /tmp/elsewhere && ($P swap /tmp/command-output /tmp/elsewhere 4 >/tmp/swapped &); echo begun", "^begun\n"},
     FLOOD("races"), FLOOD("races"), FLOOD("races"), FLOOD("races"), FLOOD("races"), FLOOD("races"),
-    {"races", "($P newborn 4 >/tmp/newborn 2>&1 &); echo begun", "^begun\n"},
+    {"races", "($P newborn /tmp/grown >/tmp/newborn 2>&1 &); echo begun", "^begun\n"},
     {"races", "true", "^exit=0"}, {"races", "id -u", "^0\n"}, {"races", "ls / >/dev/null", "^exit=0"}, {"races", "sleep 0.2", "^exit=0"},
     {"races", NULL, "^exit=0", .arguments = "{'args': ['true']}"}, {"races", NULL, "^exit=0", .arguments = "{'args': ['/bin/true']}"},
     {"races", NULL, "^x\n", .arguments = "{'args': ['cat'], 'stdin': 'x\\n'}"},
-    {"races", "sleep 4; cat /tmp/newborn", "^newborn: [1-9][0-9]* looks"},
+    {"races", "touch /tmp/grown; until [ -s /tmp/newborn ] && [ -s /tmp/swapped ]; do sleep 0.02; done; cat /tmp/newborn", "^newborn: [1-9][0-9]* looks"},
+    {"races", "mkdir -p /tmp/m/a/b/c /tmp/n && cd /tmp/m/a/b/c && mv /tmp/m/a/b /tmp/n/ && cd ../../../../../.. && pwd -P; cat .$SECRET", "^/\n.*No such file"},
+    {"races", "mkdir -p /tmp/gone/in && cd /tmp/gone/in && rm -r /tmp/gone; cat ../../..$SECRET; cd ..; ls; cat .$SECRET", "No such file"},
+    {"races", "mkdir -p /tmp/moved/in && (while :; do mv /tmp/moved /tmp/away; mv /tmp/away /tmp/moved; done 2>/dev/null & sleep 3; kill $!) >/dev/null 2>&1 & echo begun", "^begun\n"},
+    IN_MOVED, IN_MOVED, IN_MOVED, IN_MOVED, IN_MOVED, IN_MOVED, IN_MOVED, IN_MOVED,
 
     /* where output that is too long goes */
     {"spool", "rm -rf /tmp/command-output; ln -s $SECRET_DIR /tmp/command-output", "^exit=0"}, FLOOD("spool"),
@@ -285,7 +294,7 @@ const struct attempt attempts[] = {
     {"spool", "rm -rf /tmp/command-output; mkfifo /tmp/command-output", "^exit=0"}, FLOOD("spool"),
     {"spool", "rm -rf /tmp/command-output; mkdir -m 000 /tmp/command-output; chown 1:1 /tmp/command-output", "^exit=0"}, FLOOD("spool"),
     {"spool", "rm -rf /tmp/command-output; ln -s /tmp/command-output /tmp/command-output", "^exit=0"}, FLOOD("spool"),
-    {"spool", "rm -rf /tmp; ln -s /dev/pts /tmp", "^exit=0"}, FLOOD("spool"),
+    {"spool", "until rm -rf /tmp 2>/dev/null; do sleep 0.1; done; ln -s /dev/pts /tmp", "^exit=0"}, FLOOD("spool"),
     {"spool", "rm -f /tmp; ln -s /proc/self/fd/0 /tmp", "^exit=0"}, FLOOD("spool"),
     {"spool", "rm -f /tmp; mkdir -m 1777 /tmp; truncate -s 1G /tmp/huge; echo back", "^back\n"}, FLOOD("spool"),
 

@@ -16,7 +16,11 @@ struct attempt {
     /* More of the call: JSON, with ' for ". A call that is refused is then an outcome like others: its text
      * stands for the output. */
     const char *arguments;
-    bool toolbox; /* means the machine's /usr: nothing to try with a root of its own */
+    const char *until; /* made again and again until this file is there */
+    bool toolbox;      /* means the machine's /usr: nothing to try with a root of its own */
 };
 extern const struct attempt attempts[];
 extern const size_t attempt_count;
+/* Those in a computer without namespaces. */
+extern const struct attempt weak_attempts[];
+extern const size_t weak_attempt_count;

@@ -6,7 +6,8 @@
  * Each row of attempts.c runs in one computer; after each, that computer must still work. Meanwhile this
  * program is the host to be attacked: it holds a secret file, a process, and listeners, all of which must be
  * untouched at the end, and nothing of the computers may be left. Before, a computer that outlives its server
- * is left behind as badly as can be, and taken up by the next one. PATTERN: only rows whose group or command
+ * is left behind as badly as can be, and taken up by the next one. With SANDBOX_TEST_WEAK in the environment
+ * computers may be weak, and weak_attempts.c has what is tried. PATTERN: only rows whose group or command
  * has it; OPTIONs are the server's, e.g. --rootfs DIR. Exit status 77: skipped. */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,14 +41,48 @@
 
 #define SKIPPED 77
 #define SECRET_TEXT "the host's secret"
-#define PROBER_IN_COMPUTER "/root/p"
 #define ATTEMPT_SECONDS 20.0
 #define REMOVAL_SECONDS 30.0
 #define OPTIONS_MAX 16
+#define AGAIN_MAX 1000
 #define NOBODY 65534
 #define IDS_OF_HOST 65536U /* below: users of the host */
 
 enum listener { LISTEN_ABSTRACT, LISTEN_PATH, LISTEN_TCP, LISTENERS };
+
+/* Of computers: where in it the prober is, how to see that it is shut in at all, what the other computer has,
+ * and what must be left of that. */
+static const struct kind {
+    const char *prober, *isolated, *prepare, *intact;
+    const struct attempt *attempts;
+    const size_t *count;
+} kinds[] = {
+    {
+        .prober = "/root/p",
+        .isolated = "test ! -e $SECRET && test $(ls -d /proc/[0-9]* | wc -l) -lt 8 && echo isolated",
+        .prepare =
+            "mkdir /root/victim /tmp/victim && echo victim >/dev/shm/victim && ipcmk -M 4096 >/dev/null &&"
+            " (exec -a victim-sleep sleep 100000 >/dev/null 2>&1 &) &&"
+            " (/root/p listen victim 7777 /root/reached >/dev/null 2>&1 &)",
+        .intact =
+            "test ! -e /root/reached && test -d /root/victim && test -e /dev/shm/victim &&"
+            " cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -q '[v]ictim-sleep 1.*listen victim\\|listen "
+            "victim.*[v]ictim-sleep 1'"
+            " && hostname",
+        .attempts = attempts,
+        .count = &attempt_count,
+    },
+    {
+        .prober = "./p",
+        .isolated = "cat $SECRET 2>/dev/null || echo isolated",
+        .prepare =
+            "echo victim >victim && (exec -a victim-sleep sleep 100000 >/dev/null 2>&1 & echo $! >pid)",
+        .intact = "test $(cat victim) = victim && kill -0 $(cat pid) && grep -q '^State:.S' /proc/$(cat "
+                  "pid)/status",
+        .attempts = weak_attempts,
+        .count = &weak_attempt_count,
+    },
+};
 
 /* The host as the attacker would like to reach it. */
 struct world {
@@ -63,7 +98,8 @@ struct world {
     struct bystander *bystander;
     const char *server_path;
     char *const *options; /* of the server, ended by NULL */
-    bool toolbox;
+    bool toolbox, weak;
+    const struct kind *kind;
     struct mcp *server;
     size_t tries, escapes, faults;
 };
@@ -177,10 +213,14 @@ static void world_done(struct world *w)
 
 static int start_server(struct world *w, struct error *err)
 {
-    const char *argv[8 + OPTIONS_MAX] = {w->server_path, "--backend", "native", "--state-dir",
-                                         w->state,       "--cpu",     "2"};
+    /* What a kept computer leaves is to be met by the next one: it doesn't run on meanwhile. */
+    const char *argv[11 + OPTIONS_MAX] = {w->server_path, "--backend", "native",    "--state-dir", w->state,
+                                          "--cpu",        "2",         "--on-exit", "stop"};
+    size_t n = 9;
+    if (w->weak)
+        argv[n++] = "--allow-weak-isolation";
     for (size_t i = 0; i < OPTIONS_MAX && w->options[i]; i++)
-        argv[7 + i] = w->options[i];
+        argv[n++] = w->options[i];
     (void)setenv("SERVER_TOKEN", "the server's secret", 1);
     w->server = mcp_start(argv, environ, err);
     if (!w->server)
@@ -223,8 +263,9 @@ static int put_prober(struct world *w, const char *computer, const struct buf *p
     if (base64_append(&text, prober->data, prober->len) < 0)
         return error_set(err, ERR_LIMIT, "the prober is too big");
     struct mcp_tool_result r;
-    if (run(w, computer, "cat >" PROBER_IN_COMPUTER " && chmod 755 " PROBER_IN_COMPUTER, 10,
-            json_pack("{s:s}", "stdin_base64", buf_str(&text)), &r, err) < 0)
+    _cleanup_(cleanup_free) char *put =
+        xasprintf("cat >%s && chmod 755 %s", w->kind->prober, w->kind->prober);
+    if (run(w, computer, put, 10, json_pack("{s:s}", "stdin_base64", buf_str(&text)), &r, err) < 0)
         return -1;
     int result = r.is_error || r.exit_code != 0
                      ? error_set(err, ERR_INTERNAL, "%s: put the prober: %s", computer, r.text)
@@ -235,19 +276,19 @@ static int put_prober(struct world *w, const char *computer, const struct buf *p
 
 static json_t *attack_environment(const struct world *w)
 {
-    char port[16];
+    char port[16], canary[16];
     (void)snprintf(port, sizeof port, "%d", w->port);
-    return json_pack("{s:{s:s, s:s, s:s, s:s, s:s, s:s, s:s}}", "env", "P", PROBER_IN_COMPUTER, "SECRET",
+    (void)snprintf(canary, sizeof canary, "%d", (int)w->canary);
+    return json_pack("{s:{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}}", "env", "P", w->kind->prober, "SECRET",
                      w->secret, "SECRET_DIR", w->secret_dir, "STATE", w->state, "SOCKET", w->socket,
-                     "ABSTRACT", w->abstract, "PORT", port);
+                     "ABSTRACT", w->abstract, "PORT", port, "CANARY", canary);
 }
 
 /* No attempt is made by code that isn't shut in at all: it would hurt this machine. */
 static int check_isolated(struct world *w, struct error *err)
 {
     struct mcp_tool_result r;
-    if (run(w, "attacker", "test ! -e $SECRET && test $(ls -d /proc/[0-9]* | wc -l) -lt 8 && echo isolated",
-            10, attack_environment(w), &r, err) < 0)
+    if (run(w, "attacker", w->kind->isolated, 10, attack_environment(w), &r, err) < 0)
         return -1;
     bool isolated = strcmp(r.out, "isolated\n") == 0;
     int result =
@@ -260,11 +301,7 @@ static int check_isolated(struct world *w, struct error *err)
 static int prepare_victim(struct world *w, struct error *err)
 {
     struct mcp_tool_result r;
-    if (run(w, "victim",
-            "mkdir /root/victim /tmp/victim && echo victim >/dev/shm/victim && ipcmk -M 4096 >/dev/null &&"
-            " (exec -a victim-sleep sleep 100000 >/dev/null 2>&1 &) &&"
-            " (" PROBER_IN_COMPUTER " listen victim 7777 /root/reached >/dev/null 2>&1 &)",
-            10, NULL, &r, err) < 0)
+    if (run(w, "victim", w->kind->prepare, 10, NULL, &r, err) < 0)
         return -1;
     int result =
         r.is_error || r.exit_code != 0 ? error_set(err, ERR_INTERNAL, "prepare the victim: %s", r.text) : 0;
@@ -302,7 +339,7 @@ static json_t *attempt_arguments(const struct world *w, const struct attempt *a)
     return arguments;
 }
 
-static void attempt(struct world *w, const struct attempt *a)
+static void attempt_once(struct world *w, const struct attempt *a)
 {
     struct error err = ERROR_INIT;
     struct mcp_tool_result r;
@@ -330,6 +367,26 @@ static void attempt(struct world *w, const struct attempt *a)
     mcp_tool_result_done(&r);
     if (!works(w, "attacker"))
         print_start("after", name);
+}
+
+static bool is_there(struct world *w, const char *file)
+{
+    struct error err = ERROR_INIT;
+    struct mcp_tool_result r;
+    _cleanup_(cleanup_free) char *command = xasprintf("test -e %s", file);
+    if (run(w, "attacker", command, 10, NULL, &r, &err) < 0)
+        return true; /* no more tries: whoever looks at what came of it will tell */
+    bool there = r.exit_code == 0;
+    mcp_tool_result_done(&r);
+    return there;
+}
+
+/* What takes luck gets more of it. */
+static void attempt(struct world *w, const struct attempt *a)
+{
+    attempt_once(w, a);
+    for (int more = 0; a->until && more < AGAIN_MAX && !is_there(w, a->until); more++)
+        attempt_once(w, a);
 }
 
 static void check_host(struct world *w)
@@ -425,12 +482,7 @@ static void check_victim(struct world *w)
 {
     struct error err = ERROR_INIT;
     struct mcp_tool_result r;
-    if (run(w, "victim",
-            "test ! -e /root/reached && test -d /root/victim && test -e /dev/shm/victim &&"
-            " cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -q '[v]ictim-sleep 1.*listen victim\\|listen "
-            "victim.*[v]ictim-sleep 1'"
-            " && hostname",
-            10, NULL, &r, &err) < 0) {
+    if (run(w, "victim", w->kind->intact, 10, NULL, &r, &err) < 0) {
         fault(w, "the victim doesn't answer: %s", err.msg);
         return;
     }
@@ -550,18 +602,20 @@ static void print_group(const char *group, size_t tries, int64_t took)
 static int attack(struct world *w, char **argv, struct error *err)
 {
     _cleanup_(buf_done) struct buf prober = BUF_INIT(2 * MIB);
-    if (world_make(w, err) < 0 || file_read(AT_FDCWD, argv[2], &prober, err) < 0 || second_life(w, err) < 0 ||
+    if (world_make(w, err) < 0 || file_read(AT_FDCWD, argv[2], &prober, err) < 0 ||
+        (!w->weak && second_life(w, err) < 0) || /* which takes a tree of its own apart */
         start_server(w, err) < 0 || check_isolated(w, err) < 0 ||
         put_prober(w, "attacker", &prober, err) < 0 || put_prober(w, "victim", &prober, err) < 0 ||
         prepare_victim(w, err) < 0)
         return -1;
     size_t before = w->tries;
     int64_t start = clock_now();
-    for (size_t i = 0; i < attempt_count; i++) {
-        const struct attempt *a = &attempts[i];
+    const size_t count = *w->kind->count;
+    for (size_t i = 0; i < count; i++) {
+        const struct attempt *a = &w->kind->attempts[i];
         if (is_wanted(w, a, argv[3]))
             attempt(w, a);
-        if (i + 1 < attempt_count && strcmp(a[1].group, a->group) == 0)
+        if (i + 1 < count && strcmp(a[1].group, a->group) == 0)
             continue;
         if (w->tries > before)
             print_group(a->group, w->tries - before, clock_now() - start);
@@ -590,7 +644,9 @@ int main(int argc, char **argv)
         .server_path = argv[1],
         .options = argc > 4 ? argv + 4 : argv + argc,
         .toolbox = true,
+        .weak = getenv("SANDBOX_TEST_WEAK") != NULL,
     };
+    w.kind = &kinds[w.weak];
     for (int i = 4; i < argc; i++)
         w.toolbox &= strcmp(argv[i], "--rootfs") != 0;
     if (attack(&w, argv, &err) < 0)

@@ -27,6 +27,7 @@
 #define CGROUP_MAGIC 0x27e0eb
 #define CGROUP2_MAGIC 0x63677270
 #define RACE_MS 300
+#define WATCH_MS 90000
 
 static int64_t now_ms(void)
 {
@@ -149,7 +150,13 @@ static bool reached_through(int process)
     return reached;
 }
 
-/* newborn SECONDS: looks into every process that the server starts meanwhile, as early as can be. */
+/* Until somebody makes FILE. */
+static bool goes_on(const char *file, int64_t latest)
+{
+    return access(file, F_OK) < 0 && now_ms() < latest;
+}
+
+/* newborn FILE: looks into every process that the server starts meanwhile, as early as can be. */
 static int newborn(int argc, char **argv)
 {
     static bool seen[1 << 22];
@@ -157,7 +164,7 @@ static int newborn(int argc, char **argv)
     DIR *proc = opendir("/proc");
     if (argc != 1 || !proc)
         return 2;
-    for (int64_t end = now_ms() + 1000 * atol(argv[0]); now_ms() < end; rewinddir(proc)) {
+    for (int64_t latest = now_ms() + WATCH_MS; goes_on(argv[0], latest); rewinddir(proc)) {
         for (struct dirent *entry; (entry = readdir(proc));) {
             const long pid = atol(entry->d_name);
             if (pid <= 1 || pid == getpid() || (size_t)pid >= ARRAY_LEN(seen) || seen[pid])
@@ -201,15 +208,20 @@ static bool overwrite_program(int process, pid_t pid)
     return written;
 }
 
-/* programs SECONDS: the server's own, if anybody runs it inside (as /proc/self/exe, or a script that names
- * this as its interpreter), is the way out if it can be written. What is written is what is there. */
+/* programs FILE SEEN: the server's own, if anybody runs it inside (as /proc/self/exe, or a script that names
+ * this as its interpreter), is the way out if it can be written. What is written is what is there. Makes SEEN
+ * when it has seen one. */
 static int programs(int argc, char **argv)
 {
+    /* What runs for a moment only is seen from another processor, if there is one. */
+    const bool alone = sysconf(_SC_NPROCESSORS_ONLN) == 1;
     long seen = 0, written = 0;
     DIR *proc = opendir("/proc");
-    if (argc != 1 || !proc)
+    if (argc != 2 || !proc)
         return 2;
-    for (int64_t end = now_ms() + 1000 * atol(argv[0]); now_ms() < end; rewinddir(proc)) {
+    if (alone)
+        close(open(argv[1], O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    for (int64_t latest = now_ms() + WATCH_MS; goes_on(argv[0], latest); rewinddir(proc)) {
         for (struct dirent *entry; (entry = readdir(proc));) {
             char exe[256] = "";
             const long pid = atol(entry->d_name);
@@ -217,12 +229,14 @@ static int programs(int argc, char **argv)
             if (process >= 0 && readlinkat(process, "exe", exe, sizeof exe - 1) > 0 &&
                 strstr(exe, "memfd:")) {
                 seen++;
+                close(open(argv[1], O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
                 written += overwrite_program(process, (pid_t)pid);
             }
             close(process);
         }
     }
-    printf("programs: %ld seen, %ld written\n%s", seen, written, written ? "ESCAPED\n" : "");
+    const char *seen_by = alone ? "by one processor " : "";
+    printf("programs: %s%ld seen, %ld written\n%s", seen_by, seen, written, written ? "ESCAPED\n" : "");
     return written > 0;
 }
 

@@ -79,7 +79,7 @@ static int find_named(const struct engine_options *o, enum engine_kind kind, str
     else if (container_host)
         name_container_host(o, ret);
     else if (kind == ENGINE_DOCKER)
-        return contexts_current(ret, err);
+        return contexts_current(o->context, ret, err);
     return 0;
 }
 
@@ -160,7 +160,7 @@ static int find_unnamed(const struct engine_options *o, const struct wait *wait,
                         struct error *err)
 {
     _cleanup_(cleanup_free) char *tried = NULL;
-    _cleanup_(cleanup_free) char *path = usual_places_find(a->kind, &tried);
+    _cleanup_(cleanup_free) char *path = usual_places_find(a->kind, &tried, NULL);
     if (path) {
         use_socket(path, "a usual place", a);
         return 0;
@@ -192,6 +192,22 @@ int engine_address_find(const struct engine_options *o, const struct wait *wait,
     return 0;
 }
 
+int engine_address_check(const struct engine_options *o, struct error *err)
+{
+    _cleanup_(endpoint_done) struct endpoint named = {0};
+    _cleanup_(engine_address_done) struct engine_address found = {.kind = kind_of(o->engine)};
+    if (find_named(o, found.kind, &named, err) < 0)
+        return -1;
+    return named.host ? use_endpoint(&named, &found, err) : 0;
+}
+
+char *engine_address_hindrance(const struct engine_options *o)
+{
+    char *unusable = NULL;
+    free(usual_places_find(kind_of(o->engine), NULL, &unusable));
+    return unusable;
+}
+
 bool engine_address_likely(const struct engine_options *o)
 {
     _cleanup_(endpoint_done) struct endpoint named = {0};
@@ -201,7 +217,7 @@ bool engine_address_likely(const struct engine_options *o)
         return false;
     if (named.host || given(o->container_host))
         return true;
-    _cleanup_(cleanup_free) char *path = usual_places_find(kind, NULL);
+    _cleanup_(cleanup_free) char *path = usual_places_find(kind, NULL, NULL);
     return path != NULL;
 }
 

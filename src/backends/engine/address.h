@@ -34,8 +34,13 @@ void engine_address_done(struct engine_address *a); /* ends the service and what
  * Podman's service if that is what is left, within `wait`. state_dir: for its socket. */
 int engine_address_find(const struct engine_options *o, const struct wait *wait, struct engine_address *ret,
                         struct error *err);
+/* Whether what was named can be understood, and its keys be read. Connects to nothing. */
+int engine_address_check(const struct engine_options *o, struct error *err);
 /* As above, without starting anything, and only sockets and named addresses: whether it is worth asking. */
 bool engine_address_likely(const struct engine_options *o);
+/* What is at a usual place and can't be used, why, and what to do, for people who may have expected it. NULL:
+ * nothing. Malloced. */
+char *engine_address_hindrance(const struct engine_options *o);
 
 /* A client of it. ssh: one child per connection, `ssh ... docker system dial-stdio` or the like, whose
  * standard input and output are the connection; what it says on standard error is in the error. `a` outlives

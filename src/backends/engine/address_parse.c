@@ -131,7 +131,10 @@ int address_parse(const char *text, bool tls, struct engine_address *ret, struct
     for (size_t i = 0; i < ARRAY_LEN(schemes); i++)
         if (str_has_prefix(text, schemes[i].name))
             return schemes[i].parse(text + strlen(schemes[i].name), tls, ret, err);
-    if (strstr(text, "://") || !*text)
-        return error_set(err, ERR_INVALID, "'%.100s' is no address: give unix://, tcp:// or ssh://", text);
+    if (strstr(text, "://") || (*text != '/' && !strchr(text, ':')))
+        return error_set(err, ERR_INVALID,
+                         "'%.100s' is no address; it must be unix:///PATH, tcp://HOST[:PORT] or "
+                         "ssh://[USER@]HOST[:PORT][/SOCKET]",
+                         text);
     return *text == '/' ? parse_unix(text, tls, ret, err) : parse_tcp(text, tls, ret, err);
 }

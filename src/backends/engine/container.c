@@ -27,6 +27,12 @@ char *container_name(const char *principal, const char *id)
                                          : xasprintf("kilntainer-%s.%s", principal, id);
 }
 
+char *container_other_name(const char *principal, const char *id, const char *key)
+{
+    _cleanup_(cleanup_free) char *name = container_name(principal, id);
+    return xasprintf("%s_%s", name, key);
+}
+
 enum container_network container_network(const json_t *host_config)
 {
     static const char *const shared[] = {"host", "container:", "ns:", "pod:"};
@@ -107,22 +113,23 @@ static bool sets_language(char *const *env)
     return false;
 }
 
-/* Without a guest something has to keep the container alive: what the Python programs use. The health check
- * is for what the image would run, which doesn't run here. */
+/* Without a guest something has to keep the container alive: a shell, since commands need one too, that waits
+ * for input which nobody sends. The health check is for what the image would run, which doesn't run here. */
 static json_t *make_body(const struct container_options *o, bool for_root)
 {
-    json_t *entrypoint = o->guest ? json_pack("[s, s]", o->guest, SERVE_COMMAND)
-                                  : json_pack("[s, s, s]", "tail", "-f", "/dev/null");
+    json_t *entrypoint = o->guest
+                             ? json_pack("[s, s]", o->guest, SERVE_COMMAND)
+                             : json_pack("[s, s, s]", CONTAINER_SHELL, "-c", "trap 'exit 0' TERM; read -r _");
     json_t *body =
         json_pack("{s:s, s:s, s:o, s:[], s:o, s:o, s:s, s:{s:[s]}}", "Image", o->image, "Hostname", o->id,
                   "Entrypoint", entrypoint, "Cmd", "Labels", make_labels(o), "HostConfig",
                   make_host_config(o, for_root), "StopSignal", "SIGTERM", "Healthcheck", "Test", "NONE");
-    static const char *const streams[] = {"OpenStdin", "StdinOnce", "AttachStdin", "AttachStdout",
-                                          "AttachStderr"};
+    static const char *const streams[] = {"StdinOnce", "AttachStdin", "AttachStdout", "AttachStderr"};
+    json_object_set_new(body, "OpenStdin", json_true());
     for (size_t i = 0; i < ARRAY_LEN(streams); i++)
         json_object_set_new(body, streams[i], json_boolean(o->guest != NULL));
     json_object_set_new(body, "Tty", json_false());
-    if (!sets_language(o->image_env))
+    if (!sets_language(o->image_env) && !sets_language(o->env))
         json_object_set_new(body, "Env", json_pack("[s]", "LANG=C.UTF-8"));
     return body;
 }
@@ -254,12 +261,24 @@ static void settle_restart(struct container *c)
     warn(c, "--restart holds for permanent computers only");
 }
 
+/* After the flags, which are all computers'. */
+static void add_own_env(const struct container_options *o, json_t *body)
+{
+    if (o->env && !json_object_get(body, "Env"))
+        json_object_set_new(body, "Env", json_array());
+    for (char *const *entry = o->env; entry && *entry; entry++)
+        json_array_append_new(json_object_get(body, "Env"), json_string(*entry));
+}
+
 static int build_body(const struct container_options *o, bool for_root, struct container *c,
                       struct error *err)
 {
     json_decref(c->body);
     c->body = make_body(o, for_root);
-    return run_flags_apply(o->run_flags, c->body, err);
+    if (run_flags_apply(o->run_flags, c->body, err) < 0)
+        return -1;
+    add_own_env(o, c->body);
+    return 0;
 }
 
 /* Another user than root has no use for the capabilities, under no-new-privileges; Podman would make them
@@ -277,7 +296,8 @@ int container_plan(const struct container_options *options, struct container *re
     decide_firewall(options, &c);
     collect_warnings(options, &c);
     settle_restart(&c);
-    c.name = container_name(options->principal, options->id);
+    c.name = options->replacing ? container_other_name(options->principal, options->id, options->key)
+                                : container_name(options->principal, options->id);
     *ret = c;
     return 0;
 }

@@ -8,22 +8,15 @@
 #include <stdint.h>
 
 #include "backends/backend.h"
+#include "backends/labels.h"
 #include "base/error.h"
 
 /* Labels that never change. The first four are those of the Python programs, whose containers have no other.
  */
-#define LABEL_OURS "kilntainers" /* "true" */
-#define LABEL_ID "kilntainers.computer-id"
-#define LABEL_TEMPORARY "kilntainers.temporary" /* "true" or "false" */
-#define LABEL_IMAGE "kilntainers.image"         /* as it was asked for */
-#define LABEL_PRINCIPAL "kilntainers.principal" /* of others than "local" */
-#define LABEL_KEY "kilntainers.key"             /* of this creation */
-#define LABEL_MODE "kilntainers.mode" /* "serve": our guest is the first process; "exec": it isn't */
-#define LABEL_MACHINE "kilntainers.owner.machine"
-#define LABEL_BOOT "kilntainers.owner.boot"
-#define LABEL_PID "kilntainers.owner.pid"
-#define LABEL_START "kilntainers.owner.start"
-#define LABEL_STATE "kilntainers.owner.state"
+#define LABEL_IMAGE "kilntainers.image" /* as it was asked for */
+#define LABEL_MODE "kilntainers.mode"   /* "serve": our guest is the first process; "exec": it isn't */
+
+#define CONTAINER_SHELL "/bin/sh" /* keeps a container up that has no guest */
 
 /* Strings and lists (NULL-ended, or NULL) are borrowed for the call. */
 struct container_options {
@@ -31,6 +24,8 @@ struct container_options {
     const char *id, *principal;
     const char *key;
     bool temporary;
+    bool replacing;                     /* beside one of the same id, so under another name */
+    char *const *env;                   /* of the computer's own; NULL: none */
     const struct computer_owner *owner; /* NULL: nobody that is known */
     const char *guest;                  /* path of our program in the container; NULL: it can't run there */
     char *const *image_env;             /* what the image sets, as far as it is known */
@@ -63,6 +58,8 @@ void container_done(struct container *c);
 
 /* "kilntainer-ID"; of other principals "kilntainer-PRINCIPAL.ID". Malloced. */
 char *container_name(const char *principal, const char *id);
+/* What one has until it takes over, or after another has: the same and "_KEY", which no id can have. */
+char *container_other_name(const char *principal, const char *id, const char *key);
 
 /* Of HostConfig in a body, and in what the engine tells of a container. */
 enum container_network container_network(const json_t *host_config);

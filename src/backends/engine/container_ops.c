@@ -83,7 +83,15 @@ int container_upload(struct engine *e, const char *container, const struct wait 
                                          .body_len = archive.len,
                                          .content_type = "application/x-tar",
                                          .wait = *wait};
-    return engine_request(e, &request, &response, err) < 0 ? error_prefix(err, "put our program into it") : 0;
+    return engine_request(e, &request, &response, err) < 0 ? error_prefix(err, PUT_WORDS) : 0;
+}
+
+int container_has_file(struct engine *e, const char *container, const char *path, const struct wait *wait,
+                       struct error *err)
+{
+    _cleanup_(cleanup_free) char *encoded = http_encode(path);
+    _cleanup_(cleanup_free) char *url = xasprintf("/containers/%s/archive?path=%s", container, encoded);
+    return engine_call(e, "HEAD", url, NULL, wait, NULL, err);
 }
 
 int container_attach(struct engine *e, const char *container, const struct wait *wait,

@@ -1,6 +1,7 @@
 /* See contexts.h. */
 #include "backends/engine/contexts.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 #include "base/limits.h"
 #include "base/path.h"
 #include "base/sha256.h"
+
+#define NAMES_MAX 300
 
 void endpoint_done(struct endpoint *e)
 {
@@ -44,9 +47,8 @@ static json_t *read_object(const char *path, struct error *err)
 }
 
 /* The name of the context in use, malloced; NULL: none, or an error, which *err then has. */
-static char *current_name(const char *folder, struct error *err)
+static char *current_name(const char *folder, const char *name, struct error *err)
 {
-    const char *name = getenv("DOCKER_CONTEXT");
     if (name && *name)
         return xstrdup(name);
     _cleanup_(cleanup_free) char *path = path_join(folder, "config.json");
@@ -68,6 +70,30 @@ static bool holds_keys(const char *folder)
     return false;
 }
 
+/* The names of all, for people. Malloced. */
+static char *list_names(const char *folder)
+{
+    _cleanup_(cleanup_free) char *path = path_join(folder, "contexts/meta");
+    _cleanup_(cleanup_closedir) DIR *dir = opendir(path);
+    _cleanup_(buf_done) struct buf names = BUF_INIT(NAMES_MAX);
+    (void)!buf_printf(&names, "default");
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        struct error ignored = ERROR_INIT;
+        _cleanup_(cleanup_free) char *file = xasprintf("%s/%s/meta.json", path, entry->d_name);
+        _cleanup_(cleanup_json_decref) json_t *meta = read_object(file, &ignored);
+        const char *name = json_get_string(meta, "Name");
+        if (name && buf_printf(&names, ", %.60s", name) < 0)
+            break; /* what is cut off is no more than the end of a long list */
+    }
+    return buf_steal(&names);
+}
+
+static int no_such(const char *folder, struct error *err)
+{
+    _cleanup_(cleanup_free) char *names = list_names(folder);
+    return error_set(err, ERR_INVALID, "there is none of this name; there are: %s", names);
+}
+
 static int load(const char *folder, const char *name, struct endpoint *ret, struct error *err)
 {
     char id[SHA256_HEX_SIZE];
@@ -75,7 +101,7 @@ static int load(const char *folder, const char *name, struct endpoint *ret, stru
     _cleanup_(cleanup_free) char *path = xasprintf("%s/contexts/meta/%s/meta.json", folder, id);
     _cleanup_(cleanup_json_decref) json_t *meta = read_object(path, err);
     if (!meta && err->code == ERR_NOT_FOUND)
-        return error_set(err, ERR_INVALID, "there is none of this name; `docker context ls` lists them");
+        return no_such(folder, err);
     if (!meta)
         return -1;
     const json_t *docker = json_get_object(json_get_object(meta, "Endpoints"), "docker");
@@ -91,11 +117,11 @@ static int load(const char *folder, const char *name, struct endpoint *ret, stru
     return 0;
 }
 
-int contexts_current(struct endpoint *ret, struct error *err)
+int contexts_current(const char *named, struct endpoint *ret, struct error *err)
 {
     struct error why = ERROR_INIT;
     _cleanup_(cleanup_free) char *folder = contexts_folder();
-    _cleanup_(cleanup_free) char *name = folder ? current_name(folder, &why) : NULL;
+    _cleanup_(cleanup_free) char *name = folder ? current_name(folder, named, &why) : NULL;
     if (why.code != ERR_NONE)
         return error_set(err, ERR_INVALID, "the docker context in use can't be known: %s", why.msg);
     if (!name || strcmp(name, "default") == 0)

@@ -21,6 +21,7 @@ void endpoint_done(struct endpoint *e);
 
 /* DOCKER_CONFIG, else ~/.docker; NULL without HOME. Malloced. */
 char *contexts_folder(void);
-/* The context in use: DOCKER_CONTEXT, else the one of `docker context use`. ret->host stays NULL if there is
- * none ("default"). ERR_INVALID: it isn't there or can't be read, so what is meant can't be known. */
-int contexts_current(struct endpoint *ret, struct error *err);
+/* The context in use: the named one (may be NULL), else that of `docker context use`. ret->host stays NULL if
+ * there is none ("default"). ERR_INVALID: it isn't there or can't be read, so what is meant can't be known.
+ */
+int contexts_current(const char *named, struct endpoint *ret, struct error *err);

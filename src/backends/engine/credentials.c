@@ -8,12 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "backends/engine/contexts.h"
@@ -24,6 +20,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "base/program.h"
 #include "base/spawn.h"
 
 #define HUB_URL "https://index.docker.io/v1/" /* what docker(1) calls it in files and to helpers */
@@ -37,27 +34,12 @@ struct auth {
     char *identity_token, *registry_token;
 };
 
-static char *wipe(char *secret)
-{
-    if (secret)
-        explicit_bzero(secret, strlen(secret));
-    free(secret);
-    return NULL;
-}
-
 static void auth_done(struct auth *a)
 {
-    wipe(a->user);
-    wipe(a->password);
-    wipe(a->identity_token);
-    wipe(a->registry_token);
-}
-
-void credentials_done(struct buf *b)
-{
-    if (b->data)
-        explicit_bzero(b->data, b->len);
-    buf_done(b);
+    secret_free(a->user);
+    secret_free(a->password);
+    secret_free(a->identity_token);
+    secret_free(a->registry_token);
 }
 
 static void wipe_json(json_t *value)
@@ -92,87 +74,22 @@ static json_t *parse(const struct buf *text, const char *whose, struct error *er
 
 /* ---- helpers ---- */
 
-/* A helper that was started. */
-struct helper {
-    const char *name;
-    pid_t pid;
-    int pidfd;
-    int out;
-};
-
-static int start_helper(struct helper *h, const char *server, struct error *err)
-{
-    if (!*h->name || strchr(h->name, '/'))
-        return error_set(err, ERR_INVALID, "'%.100s' is no name of a credential helper", h->name);
-    _cleanup_(cleanup_free) char *program = xasprintf("docker-credential-%s", h->name);
-    _cleanup_(cleanup_free) char *path = spawn_find(program);
-    if (!path)
-        return error_set(err, ERR_UNAVAILABLE, "the credential helper %s is not in PATH", program);
-    int in[2], out[2];
-    if (pipe2(in, O_CLOEXEC) < 0)
-        return error_errno(err, error_code_of_errno(errno), errno, "make a pipe");
-    _cleanup_fd_ int in_read = in[0], in_write = in[1];
-    if (pipe2(out, O_CLOEXEC) < 0)
-        return error_errno(err, error_code_of_errno(errno), errno, "make a pipe");
-    _cleanup_fd_ int out_read = out[0], out_write = out[1];
-    /* It is far less than a pipe holds. */
-    if (fd_write_all(in_write, server, strlen(server)) < 0 || fd_set_nonblocking(out_read, true) < 0)
-        return error_errno(err, error_code_of_errno(errno), errno, "ask %s", program);
-    char get[] = "get";
-    char *const argv[] = {program, get, NULL};
-    const int fds[] = {in_read, out_write, -1};
-    const struct spawn_request request = {
-        .path = path, .argv = argv, .env = environ, .fds = fds, .fd_count = 3};
-    if (spawn(&request, &h->pid, &h->pidfd, err) < 0)
-        return -1;
-    h->out = TAKE_FD(out_read);
-    return 0;
-}
-
-static int read_answer(struct helper *h, const struct wait *wait, struct buf *answer, struct error *err)
-{
-    for (;;) {
-        ssize_t n = read(h->out, answer->data + answer->len, answer->max - answer->len);
-        if (n == 0)
-            return 0;
-        if (n > 0)
-            answer->len += (size_t)n;
-        else if (errno == EAGAIN && wait_fd(h->out, POLLIN, wait, NULL, err) < 0)
-            return -1;
-        else if (errno != EAGAIN && errno != EINTR)
-            return error_errno(err, ERR_UNAVAILABLE, errno, "read the answer of a credential helper");
-        if (answer->len == answer->max)
-            return error_set(err, ERR_LIMIT, "docker-credential-%s answers more than %lu bytes", h->name,
-                             SECRET_MAX);
-    }
-}
-
-/* Ends it with its children, if it hasn't ended by itself. ret_code: its exit code, or -1. */
-static void end_helper(struct helper *h, bool answered, const struct wait *wait, int *ret_code)
-{
-    siginfo_t info = {0};
-    if (!answered || wait_fd(h->pidfd, POLLIN, wait, NULL, NULL) < 0)
-        kill(-h->pid, SIGKILL);
-    while (waitid(P_PIDFD, (id_t)h->pidfd, &info, WEXITED) < 0 && errno == EINTR)
-        ;
-    *ret_code = info.si_code == CLD_EXITED ? info.si_status : -1;
-    fd_close(h->pidfd);
-    fd_close(h->out);
-}
-
 static int run_helper(const char *name, const char *server, const struct wait *wait, struct buf *answer,
                       int *ret_code, struct error *err)
 {
-    struct helper h = {.name = name};
-    struct wait bounded = wait_at_most(wait, clock_now() + HELPER_SECONDS * NSEC_PER_SEC);
-    if (start_helper(&h, server, err) < 0)
-        return -1;
-    int r = read_answer(&h, &bounded, answer, err);
-    end_helper(&h, r == 0, &bounded, ret_code);
-    if (r < 0 && err->code == ERR_TIMEOUT && wait_check(wait, NULL) == 0)
-        return error_set(err, ERR_TIMEOUT, "docker-credential-%s gave no answer in %d s", name,
-                         HELPER_SECONDS);
-    return r;
+    if (!*name || strchr(name, '/'))
+        return error_set(err, ERR_INVALID, "'%.100s' is no name of a credential helper", name);
+    _cleanup_(cleanup_free) char *program = xasprintf("docker-credential-%s", name);
+    _cleanup_(cleanup_free) char *path = spawn_find(program);
+    if (!path)
+        return error_set(err, ERR_UNAVAILABLE, "the credential helper %s is not in PATH", program);
+    const char *const argv[] = {path, "get", NULL};
+    const struct wait bounded = wait_at_most(wait, clock_now() + HELPER_SECONDS * NSEC_PER_SEC);
+    if (program_ask(argv, server, &bounded, answer, ret_code, err) == 0)
+        return 0;
+    if (err->code == ERR_TIMEOUT && wait_check(wait, NULL) == 0)
+        return error_set(err, ERR_TIMEOUT, "%s gave no answer in %d s", program, HELPER_SECONDS);
+    return -1;
 }
 
 /* 1: there are some; 0: the helper has none; -1: it doesn't work. What it said is in no error, since it may
@@ -182,13 +99,10 @@ static int ask_helper(const char *name, const char *server, const struct wait *w
 {
     int code = -1;
     struct error why = ERROR_INIT;
-    _cleanup_(credentials_done) struct buf answer = BUF_INIT(SECRET_MAX);
-    if (buf_reserve(&answer, SECRET_MAX) < 0)
-        return error_set(err, ERR_LIMIT, "no memory for an answer of docker-credential-%s", name);
+    _cleanup_(buf_wipe) struct buf answer = BUF_INIT(SECRET_MAX);
     if (run_helper(name, server, wait, &answer, &code, &why) < 0)
         return error_set(err, why.code, "%s", why.msg);
-    answer.data[answer.len] = '\0';
-    if (code != 0 && strstr(answer.data, "credentials not found"))
+    if (code != 0 && strstr(buf_str(&answer), "credentials not found"))
         return 0;
     if (code != 0)
         return error_set(err, ERR_UNAVAILABLE,
@@ -251,7 +165,7 @@ static json_t *best_entry(const json_t *config, const char *member, const struct
 /* "user:password" in base64. */
 static int split_auth(const char *text, struct auth *ret)
 {
-    _cleanup_(credentials_done) struct buf plain = BUF_INIT(SECRET_MAX);
+    _cleanup_(buf_wipe) struct buf plain = BUF_INIT(SECRET_MAX);
     if (base64_decode(text, strlen(text), &plain, NULL) < 0)
         return -1;
     while (plain.len > 0 && plain.data[plain.len - 1] == '\0') /* docker(1) takes them for padding */
@@ -300,7 +214,7 @@ static int ask_source(const struct source *s, const struct reference *r, const s
                       struct auth *ret, struct error *err)
 {
     struct error why = ERROR_INIT;
-    _cleanup_(credentials_done) struct buf text = BUF_INIT(LIMIT_CONFIG_FILE_BYTES);
+    _cleanup_(buf_wipe) struct buf text = BUF_INIT(LIMIT_CONFIG_FILE_BYTES);
     if (buf_reserve(&text, LIMIT_CONFIG_FILE_BYTES) < 0)
         return error_set(err, ERR_LIMIT, "no memory for %s", s->path);
     if (file_read(AT_FDCWD, s->path, &text, &why) < 0) {
@@ -366,7 +280,7 @@ static int encode(const struct auth *a, const char *server, struct buf *ret, str
                    {"registrytoken", a->registry_token},
                    {"serveraddress", server}};
     struct json_writer w;
-    _cleanup_(credentials_done) struct buf json = BUF_INIT(SECRET_MAX);
+    _cleanup_(buf_wipe) struct buf json = BUF_INIT(SECRET_MAX);
     if (buf_reserve(&json, SECRET_MAX) < 0)
         return error_set(err, ERR_LIMIT, "no memory for credentials");
     jw_init(&w, &json);
@@ -400,7 +314,7 @@ int credentials_find(enum engine_kind kind, const struct reference *r, const str
         return error_prefix(err, "look for credentials for %s", r->registry);
     struct buf value = BUF_INIT(SECRET_MAX * 2);
     if (found > 0 && encode(&auth, server_name(r, ENGINE_DOCKER), &value, err) < 0) {
-        credentials_done(&value);
+        buf_wipe(&value);
         return -1;
     }
     buf_move(ret, &value);

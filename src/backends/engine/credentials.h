@@ -12,7 +12,6 @@
 
 /* The value of X-Registry-Auth for an image of that name, base64url of JSON; empty when nobody has any. The
  * files of the engine's own kind are asked first. -1 if a helper or a file can't be read (says which). The
- * caller ends `ret` with credentials_done(). */
+ * caller ends `ret` with buf_wipe(). */
 int credentials_find(enum engine_kind kind, const struct reference *r, const struct wait *wait,
                      struct buf *ret, struct error *err);
-void credentials_done(struct buf *b); /* overwrites it, and frees it */

@@ -108,6 +108,12 @@ static unsigned engine_capabilities(const struct backend *backend)
     return capabilities;
 }
 
+static unsigned engine_options_of(const struct backend *backend)
+{
+    (void)backend;
+    return COMPUTER_IMAGE | COMPUTER_CPUS | COMPUTER_MEMORY | COMPUTER_PIDS | COMPUTER_NETWORK | COMPUTER_ENV;
+}
+
 static void engine_describe(const struct backend *backend, struct backend_description *ret)
 {
     struct engine_backend *b = engine_of(backend);
@@ -128,6 +134,7 @@ static struct backend *engine_free(struct backend *backend)
     struct engine_backend *b = engine_of(backend);
     images_free(b->images);
     engine_disconnect(b->engine);
+    keeper_free(b->keeper);
     pthread_mutex_destroy(&b->lock);
     engine_options_done(&b->options);
     free(b->limits);
@@ -147,6 +154,11 @@ static const struct backend_ops ops = {
     .find = engine_find,
     .list = engine_list,
     .create = engine_instance_create,
+    .options = engine_options_of,
+    .restart = engine_instance_restart,
+    .take_over = engine_instance_take_over,
+    .stat = engine_instance_stat,
+    .paused = engine_instance_is_paused,
     .attach = engine_instance_attach,
     .plan = engine_instance_plan,
     .record = engine_instance_record,
@@ -179,7 +191,8 @@ static int check_flags(const struct engine_options *o, struct error *err)
 struct backend *engine_new(const struct engine_options *options, struct error *err)
 {
     struct reference image;
-    if (reference_parse(options->image ? options->image : DEFAULT_IMAGE, &image, err) < 0 ||
+    if (engine_address_check(options, err) < 0 ||
+        reference_parse(options->image ? options->image : DEFAULT_IMAGE, &image, err) < 0 ||
         check_flags(options, err) < 0)
         return NULL;
     struct engine_backend *b = xcalloc(1, sizeof(*b));
@@ -187,6 +200,7 @@ struct backend *engine_new(const struct engine_options *options, struct error *e
     engine_options_copy(options, &b->options);
     b->image = image;
     b->images = images_new();
+    b->keeper = keeper_new();
     pthread_mutex_init(&b->lock, NULL);
     b->wanted_limits = describe_wanted_limits(b);
     b->environment = xasprintf("an isolated Linux computer: a container of the image %s", image.text);

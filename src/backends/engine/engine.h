@@ -8,6 +8,7 @@ struct engine_options {
     const char *engine;         /* "docker", "podman", or the path of a program of one of these names */
     const char *docker_host;    /* --docker-host or DOCKER_HOST; NULL: not given */
     const char *container_host; /* CONTAINER_HOST */
+    const char *context;        /* DOCKER_CONTEXT; NULL: that of docker's configuration */
     bool tls_verify;            /* DOCKER_TLS_VERIFY */
     const char *cert_path;      /* DOCKER_CERT_PATH */
     const char *image;          /* NULL: debian:bookworm-slim */
@@ -23,7 +24,9 @@ struct engine_options {
     bool without_guest; /* for tests: as if our program could run in no container */
 };
 
-/* Checks what can be checked without an engine (image reference, run flags). Connects to nothing. */
+/* Checks what can be checked without an engine (its address, image reference, run flags). Connects to
+ * nothing.
+ */
 struct backend *engine_new(const struct engine_options *options, struct error *err);
 
 /* For the choice of a backend where none was named: true if an engine answers within timeout_ms at an address

@@ -1,5 +1,5 @@
-/* One command over the link; and what it means when the link ends under it: the computer may be gone, or only
- * the way to it (an engine that restarts). The engine is asked; it knows. */
+/* One command over the link, or the end of all of them; and what it means when the link ends under it: the
+ * computer may be gone, or only the way to it (an engine that restarts). The engine is asked; it knows. */
 #include <errno.h>
 #include <string.h>
 
@@ -9,6 +9,7 @@
 #include "base/mem.h"
 
 #define ASK_TIMEOUT_NS (10 * NSEC_PER_SEC)
+#define LATE_NS (NSEC_PER_SEC / 2) /* beyond the end of a call: it may come so much later */
 #define NOTICE_TIMEOUT_NS NSEC_PER_SEC
 #define DEFAULT_SHELL "/bin/bash"
 #define FALLBACK_SHELL "/bin/sh"
@@ -36,11 +37,20 @@ static int ended(struct engine_instance *i, const struct container_look *look, s
                      look->exit_code);
 }
 
-static int take_look(struct engine_instance *i, struct container_look *ret, struct error *err)
+/* Also a call that is over wants to know what became of its command; but not at any price. */
+static struct wait patience(const struct wait *call)
 {
-    const struct wait bounded = {.deadline = clock_now() + ASK_TIMEOUT_NS};
+    const int64_t now = clock_now(), most = now + ASK_TIMEOUT_NS;
+    const bool is_over = wait_check(call, NULL) < 0;
+    const int64_t end = is_over ? now : call->deadline;
+    return (struct wait){.deadline = end < most - LATE_NS ? end + LATE_NS : most};
+}
+
+static int take_look(struct engine_instance *i, const struct wait *wait, struct container_look *ret,
+                     struct error *err)
+{
     struct error why = ERROR_INIT;
-    if (container_look(i->engine, i->container, &bounded, ret, &why) < 0)
+    if (container_look(i->engine, i->container, wait, ret, &why) < 0)
         return error_set(err, ERR_UNAVAILABLE,
                          "the engine doesn't answer, and the computer '%s' is its own: %.300s", i->id,
                          why.msg);
@@ -49,25 +59,24 @@ static int take_look(struct engine_instance *i, struct container_look *ret, stru
 }
 
 /* A stream may end before the engine has noticed that its container did. */
-static bool ends_now(struct engine_instance *i)
+static bool ends_now(struct engine_instance *i, const struct wait *wait)
 {
-    const struct wait brief = {.deadline = clock_now() + NOTICE_TIMEOUT_NS};
+    const struct wait brief = wait_at_most(wait, clock_now() + NOTICE_TIMEOUT_NS);
     return container_await_end(i->engine, i->container, &brief, NULL) == 0;
 }
 
-int engine_instance_ask(struct engine_instance *i, struct error *err)
+int engine_instance_ask(struct engine_instance *i, const struct wait *call, struct error *err)
 {
     struct container_look look;
-    if (take_look(i, &look, err) < 0)
+    const struct wait wait = patience(call);
+    if (take_look(i, &wait, &look, err) < 0)
         return -1;
-    if (look.state == CONTAINER_RUNNING && ends_now(i) && take_look(i, &look, err) < 0)
+    if (look.state == CONTAINER_RUNNING && ends_now(i, &wait) && take_look(i, &wait, &look, err) < 0)
         return -1;
     if (look.state == CONTAINER_RUNNING)
         return 0;
     if (look.state == CONTAINER_PAUSED)
-        return error_set(err, ERR_UNAVAILABLE,
-                         "the container %.12s of computer '%s' is paused: %s unpause %.12s", i->container,
-                         i->id, engine_name(i->engine), i->container);
+        return engine_instance_paused(i, err);
     return ended(i, &look, err);
 }
 
@@ -82,15 +91,15 @@ static int given_up(struct engine_instance *i, struct error *err)
 
 static int make_link(struct engine_instance *i, const struct wait *wait, struct link **ret, struct error *err)
 {
-    if (engine_instance_ask(i, err) < 0)
+    if (engine_instance_ask(i, wait, err) < 0)
         return -1;
     if (!engine_instance_may_enter(i))
         return given_up(i, err);
     struct error why = ERROR_INIT;
     if (engine_instance_enter(i, wait, ret, &why) == 0)
         return 0;
-    const bool stopped = why.code == ERR_TIMEOUT || why.code == ERR_CANCELLED || why.code == ERR_DELETED;
-    return error_set(err, stopped || why.code == ERR_LIMIT ? why.code : ERR_UNAVAILABLE, "%s", why.msg);
+    const bool is_its_own = wait_was_over(&why) || why.code == ERR_LIMIT;
+    return error_set(err, is_its_own ? why.code : ERR_UNAVAILABLE, "%s", why.msg);
 }
 
 /* Under the lock, which is left meanwhile. */
@@ -130,14 +139,15 @@ static struct link *take_link(struct engine_instance *i, const struct wait *wait
 }
 
 /* The link died under a command. */
-static int lost(struct engine_instance *i, const struct error *why, struct error *err)
+static int lost(struct engine_instance *i, const struct wait *wait, const struct error *why,
+                struct error *err)
 {
     pthread_mutex_lock(&i->lock);
     bool known = i->ended;
     pthread_mutex_unlock(&i->lock);
     if (known)
         return error_set(err, ERR_GONE, "%s", why->msg);
-    if (engine_instance_ask(i, err) < 0)
+    if (engine_instance_ask(i, wait, err) < 0)
         return -1;
     if (!engine_instance_may_enter(i))
         return given_up(i, err);
@@ -182,7 +192,19 @@ static int linked_exec(struct engine_instance *i, const struct exec_request *req
         return -1;
     if (link_exec(link, request, shell, ret, ret_exit, &why) == 0)
         return 0;
-    return why.code == ERR_GONE ? lost(i, &why, err) : error_set(err, why.code, "%s", why.msg);
+    return why.code == ERR_GONE ? lost(i, &request->wait, &why, err)
+                                : error_set(err, why.code, "%s", why.msg);
+}
+
+int engine_instance_clear(struct engine_instance *i, const struct wait *wait, struct error *err)
+{
+    struct error why = ERROR_INIT;
+    _cleanup_(cleanup_link_unref) struct link *link = take_link(i, wait, err);
+    if (!link)
+        return -1;
+    if (link_clear(link, wait, &why) == 0)
+        return 0;
+    return why.code == ERR_GONE ? lost(i, wait, &why, err) : error_set(err, why.code, "%s", why.msg);
 }
 
 static int run(struct engine_instance *i, const struct exec_request *request, struct exec_result *ret,

@@ -4,45 +4,11 @@
 
 #include "backends/engine/container.h"
 #include "backends/engine/private.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
 
 #define LIST_BYTES_MAX (32 * MIB) /* of the engine's list */
-
-static void copy_label(const json_t *labels, const char *label, char *ret, size_t size)
-{
-    const char *value = json_get_string(labels, label);
-    snprintf(ret, size, "%s", value ? value : "");
-}
-
-static bool is_key(const char *text)
-{
-    return strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16;
-}
-
-/* False: the container is no computer, or its labels make no sense. */
-static bool read_labels(const json_t *labels, struct backend_found *ret)
-{
-    const char *id = json_get_string(labels, LABEL_ID);
-    const char *principal = json_get_string(labels, LABEL_PRINCIPAL);
-    const char *temporary = json_get_string(labels, LABEL_TEMPORARY);
-    if (!id || !temporary)
-        return false;
-    *ret = (struct backend_found){
-        .id = xstrdup(id),
-        .principal = xstrdup(principal ? principal : "local"),
-        .temporary = strcmp(temporary, "true") == 0,
-    };
-    copy_label(labels, LABEL_KEY, ret->key, sizeof(ret->key));
-    if (!is_key(ret->key))
-        ret->key[0] = '\0';
-    copy_label(labels, LABEL_MACHINE, ret->owner.machine, sizeof(ret->owner.machine));
-    copy_label(labels, LABEL_BOOT, ret->owner.boot, sizeof(ret->owner.boot));
-    copy_label(labels, LABEL_PID, ret->owner.pid, sizeof(ret->owner.pid));
-    copy_label(labels, LABEL_START, ret->owner.start, sizeof(ret->owner.start));
-    copy_label(labels, LABEL_STATE, ret->owner.state, sizeof(ret->owner.state));
-    return true;
-}
 
 static json_t *data_of(const struct engine *e, const char *container)
 {
@@ -64,7 +30,7 @@ int engine_find(struct backend *backend, const struct computer_spec *spec, const
         return 0;
     _cleanup_(backend_found_done) struct backend_found found = {0};
     const json_t *labels = json_get_object(json_get_object(inspect, "Config"), "Labels");
-    if (!read_labels(labels, &found) || strcmp(found.id, spec->id) != 0 ||
+    if (!labels_read(labels, "local", &found) || strcmp(found.id, spec->id) != 0 ||
         strcmp(found.principal, spec->principal) != 0)
         return error_set(
             err, ERR_UNAVAILABLE,
@@ -73,6 +39,40 @@ int engine_find(struct backend *backend, const struct computer_spec *spec, const
     *ret = found;
     found = (struct backend_found){0};
     return 1;
+}
+
+/* Those that are beside a computer have its labels, but not its name. */
+static bool is_aside(const json_t *container, const struct backend_found *f)
+{
+    size_t n;
+    json_t *name;
+    const json_t *names = json_object_get(container, "Names");
+    _cleanup_(cleanup_free) char *own = container_name(f->principal, f->id);
+    json_array_foreach (names, n, name) {
+        const char *text = json_is_string(name) ? json_string_value(name) : "";
+        if (strcmp(text + (*text == '/'), own) == 0)
+            return false;
+    }
+    return json_array_size(names) > 0;
+}
+
+/* What a list says of one beside its labels. Frozen processes are processes. */
+static void read_listed(const struct engine *e, const json_t *container, struct backend_found *f)
+{
+    const char *state = json_get_string(container, "State"), *id = json_get_string(container, "Id");
+    const char *image = json_get_string(json_get_object(container, "Labels"), LABEL_IMAGE);
+    const json_int_t created = json_integer_value(json_object_get(container, "Created"));
+    if (!image)
+        image = json_get_string(container, "Image");
+    const bool is_paused = state && strcmp(state, "paused") == 0;
+    f->running = is_paused || (state && strcmp(state, "running") == 0);
+    if (is_paused)
+        snprintf(f->paused, sizeof(f->paused), "%s unpause %.12s", engine_name(e), id);
+    f->aside = is_aside(container, f);
+    if (created > 0 && created < INT64_MAX / NSEC_PER_SEC)
+        clock_rfc3339(created * NSEC_PER_SEC, f->created_at);
+    snprintf(f->provider_id, sizeof(f->provider_id), "%s", id);
+    snprintf(f->image, sizeof(f->image), "%s", image ? image : "");
 }
 
 int engine_list(struct backend *backend, const struct wait *wait,
@@ -96,9 +96,10 @@ int engine_list(struct backend *backend, const struct wait *wait,
     json_array_foreach (list, n, container) {
         const char *id = json_get_string(container, "Id");
         struct backend_found found;
-        if (!id || !read_labels(json_get_object(container, "Labels"), &found))
+        if (!id || !labels_read(json_get_object(container, "Labels"), "local", &found))
             continue;
         found.data = data_of(e, id);
+        read_listed(e, container, &found);
         fn(ctx, &found);
         backend_found_done(&found);
     }

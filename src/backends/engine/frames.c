@@ -4,10 +4,9 @@
 
 #include <string.h>
 
-void frames_init(struct frames *f, bool multiplexed)
+void frames_init(struct frames *f)
 {
     *f = (struct frames){
-        .multiplexed = multiplexed,
         .pending = BUF_INIT(sizeof(struct serve_frame) + SERVE_FRAME_MAX),
         .noise = BUF_INIT(FRAMES_NOISE_MAX),
     };
@@ -19,7 +18,7 @@ void frames_done(struct frames *f)
     buf_done(&f->noise);
 }
 
-static void keep_noise(struct frames *f, const char *bytes, size_t n)
+void frames_keep_noise(struct frames *f, const char *bytes, size_t n)
 {
     if (n > FRAMES_NOISE_MAX) {
         bytes += n - FRAMES_NOISE_MAX;
@@ -61,8 +60,8 @@ static int deliver(struct frames *f, frames_fn *fn, void *ctx, struct error *err
     return fn(ctx, &frame, body, err);
 }
 
-static int feed_frames(struct frames *f, const char *bytes, size_t n, frames_fn *fn, void *ctx,
-                       struct error *err)
+int frames_feed_plain(struct frames *f, const char *bytes, size_t n, frames_fn *fn, void *ctx,
+                      struct error *err)
 {
     while (n > 0) {
         size_t wanted = missing(&f->pending);
@@ -90,14 +89,13 @@ static int on_piece(void *ctx, enum piece_stream stream, const char *bytes, size
 {
     const struct feeding *f = ctx;
     if (stream != PIECE_STDERR)
-        return feed_frames(f->frames, bytes, n, f->fn, f->ctx, err);
-    keep_noise(f->frames, bytes, n);
+        return frames_feed_plain(f->frames, bytes, n, f->fn, f->ctx, err);
+    frames_keep_noise(f->frames, bytes, n);
     return 0;
 }
 
 int frames_feed(struct frames *f, const void *bytes, size_t n, frames_fn *fn, void *ctx, struct error *err)
 {
     struct feeding feeding = {f, fn, ctx};
-    return f->multiplexed ? pieces_feed(&f->pieces, bytes, n, on_piece, &feeding, err)
-                          : feed_frames(f, bytes, n, fn, ctx, err);
+    return pieces_feed(&f->pieces, bytes, n, on_piece, &feeding, err);
 }

@@ -1,8 +1,6 @@
-/* Takes a stream of bytes from a container apart: the engine's own headers, if it puts any, then frames of
+/* Takes a stream of bytes from a container apart: the engine's pieces, and in them the frames of
  * guest/serve_wire.h. Pure: no input or output, so that a fuzzer can drive it. The bytes are hostile. */
 #pragma once
-
-#include <stdbool.h>
 
 #include "backends/engine/pieces.h"
 #include "base/buf.h"
@@ -15,13 +13,16 @@
 typedef int frames_fn(void *ctx, const struct serve_frame *frame, const void *body, struct error *err);
 
 struct frames {
-    bool multiplexed; /* it comes in the engine's pieces */
     struct pieces pieces;
     struct buf pending; /* of a frame that isn't complete */
     struct buf noise;
 };
 
-void frames_init(struct frames *f, bool multiplexed);
+void frames_init(struct frames *f);
 void frames_done(struct frames *f);
 /* -1: what came is no such stream (ERR_UNAVAILABLE), or fn's error. */
 int frames_feed(struct frames *f, const void *bytes, size_t n, frames_fn *fn, void *ctx, struct error *err);
+/* The same of what a container says on its standard output alone, and on its standard error. */
+int frames_feed_plain(struct frames *f, const char *bytes, size_t n, frames_fn *fn, void *ctx,
+                      struct error *err);
+void frames_keep_noise(struct frames *f, const char *bytes, size_t n);

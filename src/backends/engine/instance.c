@@ -14,6 +14,7 @@
 #include "backends/engine/private.h"
 #include "backends/engine/run_flags.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -22,6 +23,10 @@
 #define NAME_TIMEOUT_NS NSEC_PER_SEC       /* from taking a name to being known by it */
 #define LATE_TIMEOUT_NS (NSEC_PER_SEC / 2) /* the end of a server waits for it */
 #define START_TRIES 4
+#define LEASE_S 600 /* longer than a nap of the machine that the server is on */
+#define ENTRYPOINT_WORDS                                                                                     \
+    ". What --entrypoint names has to run its arguments, which are our program: exec \"$@\""
+#define NANO 1e9
 #define SPOOL_DIR "/tmp/command-output" /* as in native computers */
 
 static struct engine_instance *instance_new(struct engine_backend *b, struct engine *e, const char *id,
@@ -50,11 +55,13 @@ static struct engine_instance *instance_free(struct engine_instance *i)
 
 /* --- the way in --- */
 
+/* A stream to another machine may be over without its far end being told. */
 static struct serve_config guest_config(const struct engine_instance *i, bool first_process)
 {
+    const bool dies = i->temporary && !i->foreign;
     struct serve_config config = {
-        .flags = (i->temporary && !i->foreign ? SERVE_DIES : 0) |
-                 (first_process && i->firewall_wanted ? SERVE_FIREWALL : 0),
+        .flags = (dies ? SERVE_DIES : 0) | (first_process && i->firewall_wanted ? SERVE_FIREWALL : 0),
+        .lease_s = dies && !i->engine->address.unix_path ? LEASE_S : 0,
     };
     snprintf(config.spool_dir, sizeof(config.spool_dir), "%s", SPOOL_DIR);
     return config;
@@ -70,7 +77,8 @@ static void note_ready(struct engine_instance *i, const struct serve_ready *read
 
 static int on_silence(void *instance, struct error *err)
 {
-    return engine_instance_ask(instance, err);
+    const struct wait over = {.deadline = clock_now()};
+    return engine_instance_ask(instance, &over, err);
 }
 
 /* stream: taken. */
@@ -78,15 +86,14 @@ static int greet(struct engine_instance *i, struct http_stream *stream, bool fir
                  const struct wait *wait, struct link **ret, struct error *err)
 {
     struct serve_ready ready;
-    int32_t pid;
     const struct link_options options = {
         .stream = stream,
-        .multiplexed = true,
         .config = guest_config(i, first_process),
         .on_silence = on_silence,
         .ctx = i,
+        .keeper = i->backend->keeper,
     };
-    struct link *link = link_open(&options, wait, &ready, &pid, err);
+    struct link *link = link_open(&options, wait, &ready, err);
     if (!link)
         return -1;
     note_ready(i, &ready);
@@ -111,6 +118,7 @@ static int start_attached(struct engine_instance *i, const struct wait *wait, st
         http_stream_free(stream);
         return -1;
     }
+    FAULT_POINT("container.started");
     return greet(i, stream, true, wait, &i->link, err);
 }
 
@@ -129,16 +137,20 @@ int engine_instance_enter(struct engine_instance *i, const struct wait *wait, st
 }
 
 /* What keeps our program out: the image's architecture, a read-only or noexec root, a policy. Only what says
- * so counts: a computer without our program is a weaker one, and is never had because of something passing.
+ * so counts, of our program: a computer without it is a weaker one, and is never had because of something
+ * passing, or of a network that can't be made.
  */
 static bool is_kept_out(const struct error *err)
 {
+    static const char *const subjects[] = {CONTAINER_GUEST_PATH, PUT_WORDS, "exec"};
     static const char *const words[] = {"exec format error", "permission denied", "Permission denied",
                                         "read-only",         "read only",         "operation not permitted"};
+    bool ours = false, kept_out = false;
+    for (size_t n = 0; n < ARRAY_LEN(subjects); n++)
+        ours = ours || strstr(err->msg, subjects[n]);
     for (size_t n = 0; n < ARRAY_LEN(words); n++)
-        if (strstr(err->msg, words[n]))
-            return true;
-    return err->code == ERR_UNSUPPORTED;
+        kept_out = kept_out || strstr(err->msg, words[n]);
+    return err->code == ERR_UNSUPPORTED || (ours && kept_out);
 }
 
 static void use_exec(struct engine_instance *i, const struct error *why)
@@ -150,7 +162,7 @@ static void use_exec(struct engine_instance *i, const struct error *why)
 
 /* --- what the engine tells of a container --- */
 
-static const char *label_of(const json_t *inspect, const char *label)
+const char *container_label(const json_t *inspect, const char *label)
 {
     return json_get_string(json_get_object(json_get_object(inspect, "Config"), "Labels"), label);
 }
@@ -158,13 +170,13 @@ static const char *label_of(const json_t *inspect, const char *label)
 /* Whether our program is its first process. */
 static bool runs_guest(const json_t *inspect)
 {
-    const char *mode = label_of(inspect, LABEL_MODE);
+    const char *mode = container_label(inspect, LABEL_MODE);
     return mode && strcmp(mode, "serve") == 0;
 }
 
 static bool is_of_creation(const json_t *inspect, const char *key)
 {
-    const char *its = label_of(inspect, LABEL_KEY);
+    const char *its = container_label(inspect, LABEL_KEY);
     return its && strcmp(its, key) == 0;
 }
 
@@ -172,7 +184,7 @@ static bool is_of_creation(const json_t *inspect, const char *key)
 
 static const char *wanted_platform(const struct engine_backend *b)
 {
-    const char *flag = b->options.run_flags ? run_flags_platform(b->options.run_flags) : NULL;
+    const char *flag = run_flags_value(b->options.run_flags, "platform");
     return flag ? flag : b->options.platform;
 }
 
@@ -201,21 +213,25 @@ static int plan_container(const struct engine_instance *i, const struct computer
 {
     char *const image_env[] = {(char *)(uintptr_t)(image->lang[0] ? image->lang : NULL), NULL};
     const struct engine_backend *b = i->backend;
+    const struct computer_options *own = spec->options;
+    const unsigned given = own ? own->given : 0;
     const struct container_options options = {
-        .image = b->image.text,
+        .image = i->image,
         .id = spec->id,
         .principal = spec->principal,
         .key = spec->key,
         .temporary = spec->temporary,
+        .replacing = spec->replacing,
+        .env = given & COMPUTER_ENV ? own->env : NULL,
         .owner = spec->owner,
         .guest = with_guest ? CONTAINER_GUEST_PATH : NULL,
         .image_env = image_env,
         .image_user = image->user,
-        .network = b->options.network,
+        .network = given & COMPUTER_NETWORK ? own->network : b->options.network,
         .outlives = b->options.keep_running && !spec->temporary,
-        .memory_bytes = engine_memory(b, i->engine),
-        .pids = engine_pids(b),
-        .cpus = b->options.cpus,
+        .memory_bytes = given & COMPUTER_MEMORY ? own->memory_bytes : engine_memory(b, i->engine),
+        .pids = given & COMPUTER_PIDS ? own->pids : engine_pids(b),
+        .cpus = given & COMPUTER_CPUS ? own->cpus : b->options.cpus,
         .run_flags = b->options.run_flags,
     };
     return container_plan(&options, ret, err);
@@ -227,6 +243,8 @@ static void note_limits(struct engine_instance *i, const json_t *config)
     const json_t *host = json_get_object(config, "HostConfig");
     i->memory_bytes = json_integer_value(json_object_get(host, "Memory"));
     i->pids = json_integer_value(json_object_get(host, "PidsLimit"));
+    i->cpus = (double)json_integer_value(json_object_get(host, "NanoCpus")) / NANO;
+    i->has_network = container_network(host) != CONTAINER_NETWORK_NONE;
 }
 
 static bool is_known(struct engine *e, const char *name, const struct wait *wait)
@@ -284,14 +302,21 @@ static int make_container(struct engine_instance *i, const struct computer_spec 
     if (!container_is_id(id))
         return error_set(err, ERR_UNAVAILABLE, "%s gave the container no id", engine_name(i->engine));
     snprintf(i->container, sizeof(i->container), "%s", id);
+    FAULT_POINT("container.created");
     return 0;
 }
 
 /* The container of that name, if it is of this very creation: another's is none of ours. 1: it was there. */
+static char *name_of(const struct computer_spec *spec)
+{
+    return spec->replacing ? container_other_name(spec->principal, spec->id, spec->key)
+                           : container_name(spec->principal, spec->id);
+}
+
 static int remove_of_creation(struct engine *e, const struct computer_spec *spec, const struct wait *wait,
                               struct error *err)
 {
-    _cleanup_(cleanup_free) char *name = container_name(spec->principal, spec->id);
+    _cleanup_(cleanup_free) char *name = name_of(spec);
     struct container_look look;
     if (container_look(e, name, wait, &look, err) < 0)
         return -1;
@@ -312,13 +337,13 @@ static void remove_late_comer(struct engine *e, const struct computer_spec *spec
 }
 
 /* Nothing is left of a creation that failed, also when the engine's answer to it was lost. */
-static void discard(struct engine_instance *i, const struct computer_spec *spec, enum error_code why)
+static void discard(struct engine_instance *i, const struct computer_spec *spec, const struct error *why)
 {
     const struct wait bounded = {.deadline = clock_now() + END_TIMEOUT_NS};
     link_unref(TAKE_PTR(i->link));
     if (i->container[0])
         container_remove(i->engine, i->container, &bounded, NULL);
-    else if (why == ERR_CANCELLED || why == ERR_DELETED || why == ERR_TIMEOUT)
+    else if (wait_was_over(why))
         remove_late_comer(i->engine, spec);
     else
         remove_of_creation(i->engine, spec, &bounded, NULL);
@@ -335,12 +360,31 @@ static int make_linked(struct engine_instance *i, const struct computer_spec *sp
     return -1;
 }
 
+/* What keeps a container up without our program. An init of the engine's own would start all the same, and
+ * end.
+ */
+static int check_shell(struct engine_instance *i, const struct wait *wait, struct error *err)
+{
+    struct error why = ERROR_INIT;
+    if (container_has_file(i->engine, i->container, CONTAINER_SHELL, wait, &why) == 0)
+        return 0;
+    if (why.code != ERR_NOT_FOUND)
+        return error_set(err, why.code, "%s", why.msg);
+    return error_set(err, ERR_UNAVAILABLE,
+                     "where our program can't run, the image needs " CONTAINER_SHELL ", which it hasn't got");
+}
+
 static int make_plain(struct engine_instance *i, const struct computer_spec *spec, const struct image *image,
                       const struct wait *wait, struct error *err)
 {
-    return make_container(i, spec, image, false, wait, err) < 0
+    return make_container(i, spec, image, false, wait, err) < 0 || check_shell(i, wait, err) < 0
                ? -1
                : container_start(i->engine, i->container, wait, err);
+}
+
+static bool has_entrypoint(const struct engine_backend *b)
+{
+    return run_flags_value(b->options.run_flags, "entrypoint") != NULL;
 }
 
 static bool is_passing(const struct error *why)
@@ -361,18 +405,34 @@ static int make(struct engine_instance *i, const struct computer_spec *spec, con
         made = i->container[0] != '\0';
         kept_out = made && is_kept_out(&why);
         if (made || why.code != ERR_EXISTS)
-            discard(i, spec, why.code);
+            discard(i, spec, &why);
         /* Engines that are busy refuse this and that. */
     } while (made && !kept_out && is_passing(&why) && ++tries < START_TRIES);
     if (!kept_out)
-        return error_set(err, made && why.code == ERR_EXISTS ? ERR_UNAVAILABLE : why.code, "%s", why.msg);
+        return error_set(err, made && why.code == ERR_EXISTS ? ERR_UNAVAILABLE : why.code, "%s%s", why.msg,
+                         made && has_entrypoint(i->backend) ? ENTRYPOINT_WORDS : "");
     struct error plain = ERROR_INIT;
     if (make_plain(i, spec, image, wait, &plain) < 0) {
-        discard(i, spec, plain.code);
+        discard(i, spec, &plain);
         return error_set(err, plain.code, "%s (and before that: %.150s)", plain.msg, why.msg);
     }
     use_exec(i, &why);
     return 0;
+}
+
+/* What wasn't found is an image, a network, a volume: no computer. */
+static int not_made(struct error *err)
+{
+    if (err && err->code == ERR_NOT_FOUND)
+        err->code = ERR_UNAVAILABLE;
+    return -1;
+}
+
+static int own_image(const struct computer_spec *spec, struct reference *ret, struct error *err)
+{
+    if (!spec->options || !(spec->options->given & COMPUTER_IMAGE))
+        return 0;
+    return reference_parse(spec->options->image, ret, err);
 }
 
 int engine_instance_create(struct backend *backend, const struct computer_spec *spec, const struct wait *wait,
@@ -380,20 +440,18 @@ int engine_instance_create(struct backend *backend, const struct computer_spec *
 {
     struct engine_backend *b = engine_of(backend);
     struct engine *e = engine_ready(b, wait, err);
+    struct reference name = b->image;
     struct image image;
-    if (!e)
+    if (!e || own_image(spec, &name, err) < 0)
         return -1;
-    if (image_ensure(b->images, e, &b->image, wanted_platform(b), spec->progress, wait, &image, err) < 0) {
-        if (err && err->code == ERR_NOT_FOUND)
-            err->code = ERR_UNAVAILABLE; /* what isn't found is no computer */
-        return -1;
-    }
+    if (image_ensure(b->images, e, &name, wanted_platform(b), spec->progress, wait, &image, err) < 0)
+        return not_made(err);
     struct engine_instance *i = instance_new(b, e, spec->id, spec->temporary);
-    snprintf(i->image, sizeof(i->image), "%s", b->image.text);
+    snprintf(i->image, sizeof(i->image), "%s", name.text);
     const struct wait rest = wait_at_most(wait, clock_deadline_after(CREATE_SECONDS)); /* pulls may be long */
     if (make(i, spec, &image, &rest, err) < 0) {
         instance_free(i);
-        return -1;
+        return not_made(err);
     }
     tell_of_no_firewall(i);
     *ret = &i->base;
@@ -433,16 +491,21 @@ static int start_again(struct engine_instance *i, const struct wait *wait, struc
     }
 }
 
-static int resume(struct engine_instance *i, const struct container_look *look, const struct wait *wait,
-                  struct error *err)
+int engine_instance_paused(const struct engine_instance *i, struct error *err)
+{
+    return error_set(err, ERR_UNAVAILABLE, "the container %.12s of computer '%s' is paused: %s unpause %.12s",
+                     i->container, i->id, engine_name(i->engine), i->container);
+}
+
+int engine_instance_resume(struct engine_instance *i, const struct container_look *look,
+                           const struct wait *wait, struct error *err)
 {
     struct error why = ERROR_INIT;
     int failed;
     if (look->state == CONTAINER_PAUSED)
-        return error_set(err, ERR_UNAVAILABLE, "its container %.12s is paused: %s unpause %.12s",
-                         i->container, engine_name(i->engine), i->container);
+        return engine_instance_paused(i, err);
     const bool serves = runs_guest(look->inspect);
-    const bool ours = label_of(look->inspect, LABEL_MODE) != NULL;
+    const bool ours = container_label(look->inspect, LABEL_MODE) != NULL;
     enum container_state state = look->state;
     if (state == CONTAINER_RUNNING && ours &&
         !(i->backend->options.keep_running && engine_instance_may_enter(i))) {
@@ -493,6 +556,7 @@ int engine_instance_attach(struct backend *backend, const struct computer_spec *
     const char *id = json_get_string(inspect, "Id");
     if (look.state == CONTAINER_ABSENT || !container_is_id(id))
         return absent(e, data, container ? container : name, err);
+    engine_instance_settle_name(e, spec, inspect, wait);
     struct engine_instance *i = instance_new(b, e, spec->id, spec->temporary);
     snprintf(i->container, sizeof(i->container), "%s", id);
     const char *image = json_get_string(json_get_object(inspect, "Config"), "Image");
@@ -502,7 +566,7 @@ int engine_instance_attach(struct backend *backend, const struct computer_spec *
     i->firewall_wanted = has_net_admin(inspect);
     if (i->foreign && container_network(json_get_object(inspect, "HostConfig")) != CONTAINER_NETWORK_NONE)
         snprintf(i->firewall, sizeof(i->firewall), "another program made it");
-    if (resume(i, &look, wait, err) < 0) {
+    if (engine_instance_resume(i, &look, wait, err) < 0) {
         instance_free(i);
         return -1;
     }
@@ -516,11 +580,12 @@ int engine_instance_attach(struct backend *backend, const struct computer_spec *
 json_t *engine_instance_plan(const struct backend *b, const struct computer_spec *spec)
 {
     const struct engine_backend *eb = (const struct engine_backend *)b;
-    _cleanup_(cleanup_free) char *name = container_name(spec->principal, spec->id);
+    _cleanup_(cleanup_free) char *name = name_of(spec);
+    const bool own_image = spec->options && (spec->options->given & COMPUTER_IMAGE);
     json_t *o = json_object();
     json_object_set_new(o, "name", json_string(name));
     json_object_set_new(o, "key", json_string(spec->key));
-    json_object_set_new(o, "image", json_string(eb->image.text));
+    json_object_set_new(o, "image", json_string(own_image ? spec->options->image : eb->image.text));
     return o;
 }
 
@@ -591,6 +656,7 @@ int engine_instance_remove(struct instance *instance, struct error *err)
     const struct wait bounded = {.deadline = clock_now() + END_TIMEOUT_NS};
     link_unref(TAKE_PTR(i->link));
     int r = container_remove(i->engine, i->container, &bounded, err);
+    FAULT_POINT("container.removed");
     instance_free(i);
     return r;
 }
@@ -603,8 +669,13 @@ int engine_reap(struct backend *backend, const struct computer_spec *spec, const
     const char *container = json_get_string(data, "container");
     if (!e)
         return -1;
+    /* One that was to replace it has left nothing under its name, perhaps under the other. */
+    struct computer_spec replacing = *spec;
+    replacing.replacing = true;
     int r = container ? container_remove(e, container, &bounded, err)
-                      : remove_of_creation(e, spec, &bounded, err);
+            : remove_of_creation(e, spec, &bounded, err) < 0
+                ? -1
+                : remove_of_creation(e, &replacing, &bounded, err);
     return r < 0 ? -1 : 0;
 }
 

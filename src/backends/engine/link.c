@@ -4,9 +4,14 @@
  *
  *   run:  QUEUED --its frame is sent--> SENT --END, or the stream's end--> over
  *         a run that has to stop early before any byte of it was sent is taken back; later, KILL is sent
- *         behind it, and END awaited
+ *         behind it, and END awaited, though not for long
  *
- * A frame that was begun is sent to its end before anything else is, also when its run is over by then.
+ * A frame that was begun is sent to its end before anything else is, also when its run is over by then. What
+ * a run leaves unsent, and what belongs to none, is in `rest`.
+ *
+ * Where nobody waits, the keeper takes the pump's place now and then: to renew the lease, and for a while
+ * after a command was left that didn't answer its KILL. A guest of which nothing at all comes in that time,
+ * though nothing is known to hinder it, is given up.
  *
  * What comes from the guest is hostile: ids that nobody has are dropped, more output than was asked for is
  * not kept, strings are cut, numbers are held to what they may be. */
@@ -22,29 +27,31 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "backends/command.h"
 #include "backends/engine/contact.h"
 #include "backends/engine/frames.h"
+#include "backends/serve.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/list.h"
 #include "base/mem.h"
 
 #define OPEN_TIMEOUT_NS (20 * NSEC_PER_SEC)
-#define END_TIMEOUT_NS (15 * NSEC_PER_SEC) /* from KILL to END: more than the guest's own patience */
+#define END_PATIENCE_NS (3 * NSEC_PER_SEC / 2) /* from KILL to END, for who ran the command */
+#define END_TIMEOUT_NS (15 * NSEC_PER_SEC)     /* for the keeper: more than the guest's own patience */
+#define TEND_NS (100 * NSEC_PER_MSEC)          /* how often it looks, where something is awaited */
+#define PINGS_EACH_LEASE 4
 #define CHUNK_BYTES (64 * KIB)
 #define READ_ROUNDS 64 /* before the limits are looked at again */
+#define REST_MAX (2 * SERVE_RUN_MAX)
 
 struct run {
     struct list node;
     uint32_t id;
-    struct buf out;         /* its frames that aren't sent yet */
-    size_t sent;            /* bytes of them that are */
-    bool begun;             /* something of it was offered to the stream, which with TLS is as good as sent */
-    size_t limit, received; /* bytes of output */
-    struct buf parts[2][2]; /* stream, head or tail */
-    struct serve_end end;
-    bool over, ended, waits;
+    struct buf out; /* its frames that aren't sent yet */
+    size_t sent;    /* bytes of them that are */
+    bool begun;     /* something of it was offered to the stream, which with TLS is as good as sent */
+    struct serve_answer answer;
+    bool over, waits;
     struct cancel *event; /* a one-shot event: over, or it is the pump now */
 };
 
@@ -53,6 +60,9 @@ struct link {
     struct http_stream *stream;
     struct frames frames;
     int wake; /* there is something to send */
+    struct keeper *keeper;
+    struct tended tended;
+    int64_t ping_interval;
     int (*on_silence)(void *ctx, struct error *err);
     void *ctx; /* of on_silence */
 
@@ -60,7 +70,10 @@ struct link {
     struct list runs;
     struct run *pump;    /* who reads and writes; NULL: nobody waits */
     struct run *sending; /* whose frames are on their way; NULL: the last one is sent whole */
-    struct run rest;     /* of one that left before its frames were sent whole */
+    struct run rest;     /* frames of nobody that waits: those come first */
+    int64_t ping_due;    /* DEADLINE_NONE: there is no lease */
+    int64_t left_until;  /* a command was left: what comes of it is read until then */
+    bool silent;         /* since that nothing has come, and nothing is known to hinder it */
     bool dead;
     struct error death;
     uint32_t next_id;
@@ -88,19 +101,6 @@ static struct run *find_locked(struct link *l, uint32_t id)
     return NULL;
 }
 
-static void take_output(struct run *r, const void *body, size_t size)
-{
-    struct serve_output head;
-    if (size <= sizeof(head))
-        return;
-    memcpy(&head, body, sizeof(head));
-    size_t n = size - sizeof(head);
-    if (head.stream > 1 || head.part > 1 || n > r->limit - r->received)
-        return;
-    if (buf_append(&r->parts[head.stream][head.part], (const char *)body + sizeof(head), n) == 0)
-        r->received += n;
-}
-
 static int on_frame(void *ctx, const struct serve_frame *frame, const void *body, struct error *err)
 {
     struct link *l = ctx;
@@ -119,12 +119,11 @@ static int on_frame(void *ctx, const struct serve_frame *frame, const void *body
         return 0;
     }
     pthread_mutex_lock(&l->lock);
+    l->silent = false;
     struct run *r = find_locked(l, frame->id);
     if (r && frame->type == SERVE_OUTPUT) {
-        take_output(r, body, frame->size);
-    } else if (r && frame->type == SERVE_END && frame->size == sizeof(r->end)) {
-        memcpy(&r->end, body, sizeof(r->end));
-        r->ended = true;
+        serve_answer_output(&r->answer, body, frame->size);
+    } else if (r && frame->type == SERVE_END && serve_answer_end(&r->answer, body, frame->size)) {
         finish_locked(r);
     }
     pthread_mutex_unlock(&l->lock);
@@ -180,6 +179,8 @@ static struct run *next_to_send_locked(struct link *l)
 {
     if (l->sending)
         return l->sending;
+    if (l->rest.out.len > 0)
+        return &l->rest;
     list_for_each (node, &l->runs) {
         struct run *r = list_entry(node, struct run, node);
         if (r->sent < r->out.len && !r->over)
@@ -266,14 +267,27 @@ static void become_pump_locked(struct link *l, struct run *r)
         l->pump = r;
 }
 
+/* What is sent of one that leaves all the same: the rest of a frame, and the KILL of one that didn't answer.
+ */
+static void leave_frames_locked(struct link *l, struct run *r)
+{
+    struct run *rest = &l->rest;
+    if (l->sending == r) {
+        r->out.max = REST_MAX;
+        if (rest->out.len > 0)
+            (void)!buf_append(&r->out, rest->out.data, rest->out.len);
+        rest->sent = r->sent;
+        buf_move(&rest->out, &r->out);
+        l->sending = rest;
+    } else if (r->begun && !r->over && r->out.len > 0) {
+        (void)!buf_append(&rest->out, r->out.data, r->out.len);
+    }
+}
+
 static void leave_locked(struct link *l, struct run *r)
 {
     list_unlink(&r->node);
-    if (l->sending == r) {
-        l->rest.sent = r->sent;
-        buf_move(&l->rest.out, &r->out);
-        l->sending = &l->rest;
-    }
+    leave_frames_locked(l, r);
     if (l->pump != r)
         return;
     l->pump = NULL;
@@ -285,6 +299,76 @@ static void leave_locked(struct link *l, struct run *r)
         cancel_fire(other->event, ERR_BUSY);
         return;
     }
+}
+
+/* --- where nobody waits --- */
+
+static void close_for(struct link *l, const char *reason)
+{
+    struct error why = ERROR_INIT;
+    error_set(&why, ERR_GONE, "%s", reason);
+    die(l, &why);
+    /* Whoever polls sees the end; the stream itself is freed with the link. */
+    shutdown(http_stream_fd(l->stream), SHUT_RDWR);
+    wake_pump(l);
+}
+
+/* In the pump's place: sends and reads what can be. False: somebody has that place. */
+static bool look(struct link *l)
+{
+    struct run self = {0};
+    list_init(&self.node);
+    pthread_mutex_lock(&l->lock);
+    const bool alone = !l->pump && !l->dead;
+    if (alone)
+        l->pump = &self;
+    pthread_mutex_unlock(&l->lock);
+    if (!alone)
+        return false;
+    write_stream(l);
+    read_stream(l);
+    pthread_mutex_lock(&l->lock);
+    leave_locked(l, &self);
+    pthread_mutex_unlock(&l->lock);
+    return true;
+}
+
+/* One that couldn't be sent yet need not be followed by another. */
+static void ping_locked(struct link *l, int64_t now)
+{
+    const struct serve_frame ping = {.type = SERVE_PING};
+    l->ping_due = now + l->ping_interval;
+    if (l->rest.out.len == 0)
+        (void)!buf_append(&l->rest.out, &ping, sizeof(ping));
+}
+
+/* Never blocks. */
+static int64_t tend(struct tended *tended, struct cancel *cancel)
+{
+    (void)cancel;
+    struct link *l = CONTAINER_OF(tended, struct link, tended);
+    const int64_t now = clock_now();
+    pthread_mutex_lock(&l->lock);
+    if (now >= l->ping_due)
+        ping_locked(l, now);
+    pthread_mutex_unlock(&l->lock);
+    if (!look(l))
+        wake_pump(l);
+    pthread_mutex_lock(&l->lock);
+    const bool awaits = l->left_until > now, dead = l->dead, given_up = l->silent && !awaits;
+    const int64_t due = awaits || l->rest.out.len > 0 ? now + TEND_NS : l->ping_due;
+    pthread_mutex_unlock(&l->lock);
+    if (given_up)
+        close_for(l, "it answered nothing any more");
+    return dead || given_up ? DEADLINE_NONE : due;
+}
+
+/* The keeper is asked to come at that time. */
+static int tend_at(struct link *l, int64_t due, struct error *err)
+{
+    if (keeper_ask(l->keeper, &l->tended, due) < 0)
+        return error_set(err, ERR_LIMIT, "no thread is to be had that looks after computers");
+    return 0;
 }
 
 /* --- opening and closing --- */
@@ -314,14 +398,25 @@ static int greet(struct link *l, const struct serve_config *config, const struct
     if (buf_append(&l->rest.out, &frame, sizeof(frame)) < 0 ||
         buf_append(&l->rest.out, config, sizeof(*config)) < 0)
         return error_set(err, ERR_LIMIT, "out of memory");
-    l->sending = &l->rest;
     if (l->has_ready)
         return error_set(err, ERR_UNAVAILABLE, "our program in the computer answers before it is asked");
     return await_flag(l, &l->has_ready, wait, err);
 }
 
+/* The guest knows its lease by now, and takes pings. */
+static int begin_tending(struct link *l, uint32_t lease_s, struct error *err)
+{
+    l->ping_due = DEADLINE_NONE;
+    keeper_add(l->keeper, &l->tended);
+    if (lease_s == 0)
+        return 0;
+    l->ping_interval = lease_s * NSEC_PER_SEC / PINGS_EACH_LEASE;
+    l->ping_due = clock_now() + l->ping_interval;
+    return tend_at(l, l->ping_due, err);
+}
+
 struct link *link_open(const struct link_options *o, const struct wait *wait, struct serve_ready *ret_ready,
-                       int32_t *ret_pid, struct error *err)
+                       struct error *err)
 {
     struct link *l = xcalloc(1, sizeof(*l));
     atomic_init(&l->refs, 1);
@@ -329,36 +424,29 @@ struct link *link_open(const struct link_options *o, const struct wait *wait, st
     l->on_silence = o->on_silence;
     l->ctx = o->ctx;
     l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    frames_init(&l->frames, o->multiplexed);
+    frames_init(&l->frames);
     pthread_mutex_init(&l->lock, NULL);
     list_init(&l->runs);
-    l->rest.out.max = SERVE_RUN_MAX;
+    l->rest.out.max = REST_MAX;
     l->next_id = 1;
+    l->keeper = o->keeper;
+    l->tended.tend = tend;
+    list_init(&l->tended.node);
     if (l->wake < 0) {
         error_errno(err, ERR_LIMIT, errno, "make an event");
         return link_unref(l);
     }
-    if (greet(l, &o->config, wait, err) < 0)
+    if (greet(l, &o->config, wait, err) < 0 || begin_tending(l, o->config.lease_s, err) < 0)
         return link_unref(l);
     *ret_ready = l->ready;
-    *ret_pid = l->hello.pid;
     return l;
 }
 
-/* Where nobody reads, what was read last may be old: it reads itself, in the pump's place. */
+/* Where nobody reads, what was read last may be old. */
 bool link_alive(struct link *l)
 {
-    struct run look = {0};
-    list_init(&look.node);
+    (void)look(l);
     pthread_mutex_lock(&l->lock);
-    bool reads = !l->pump && !l->dead;
-    if (reads)
-        l->pump = &look;
-    pthread_mutex_unlock(&l->lock);
-    if (reads)
-        read_stream(l);
-    pthread_mutex_lock(&l->lock);
-    leave_locked(l, &look);
     bool alive = !l->dead;
     pthread_mutex_unlock(&l->lock);
     return alive;
@@ -366,12 +454,7 @@ bool link_alive(struct link *l)
 
 void link_close(struct link *l)
 {
-    struct error why = ERROR_INIT;
-    error_set(&why, ERR_GONE, "it was ended");
-    die(l, &why);
-    /* Whoever polls sees the end; the stream itself is freed with the link. */
-    shutdown(http_stream_fd(l->stream), SHUT_RDWR);
-    wake_pump(l);
+    close_for(l, "it was ended");
 }
 
 struct link *link_ref(struct link *l)
@@ -384,6 +467,7 @@ struct link *link_unref(struct link *l)
 {
     if (!l || atomic_fetch_sub(&l->refs, 1) > 1)
         return NULL;
+    keeper_remove(l->keeper, &l->tended);
     http_stream_free(l->stream);
     frames_done(&l->frames);
     buf_done(&l->rest.out);
@@ -394,36 +478,6 @@ struct link *link_unref(struct link *l)
 }
 
 /* --- commands --- */
-
-static int build_run(struct buf *out, uint32_t id, const struct exec_request *request, const char *shell,
-                     struct error *err)
-{
-    struct serve_frame frame = {.type = SERVE_RUN, .id = id};
-    struct serve_run head = {
-        .stdin_bytes = (uint32_t)request->stdin_len,
-        .output_limit = (uint32_t)request->output_limit,
-        .spool_limit = LIMIT_SPOOL_BYTES,
-        .flags = request->stdin_bytes ? SERVE_RUN_STDIN : 0,
-    };
-    _cleanup_(buf_done) struct buf body = BUF_INIT(GUEST_BODY_MAX);
-    if (command_append(&body, request->cwd ? request->cwd : "", request, shell, &head.argc, err) < 0)
-        return -1;
-    for (char *const *env = request->env; env && *env; env++, head.envc++)
-        if (command_append_text(&body, *env, strlen(*env), err) < 0)
-            return -1;
-    head.body_bytes = (uint32_t)body.len;
-    if (command_needs_script(request)) {
-        head.flags |= SERVE_RUN_SCRIPT;
-        head.script_bytes = (uint32_t)request->command_len;
-    }
-    frame.size = (uint32_t)(sizeof(head) + head.body_bytes + head.stdin_bytes + head.script_bytes);
-    if (buf_append(out, &frame, sizeof(frame)) < 0 || buf_append(out, &head, sizeof(head)) < 0 ||
-        buf_append(out, body.data, body.len) < 0 ||
-        (head.stdin_bytes && buf_append(out, request->stdin_bytes, request->stdin_len) < 0) ||
-        (head.script_bytes && buf_append(out, request->command, request->command_len) < 0))
-        return error_set(err, ERR_LIMIT, "the command with its input is larger than %u bytes", SERVE_RUN_MAX);
-    return 0;
-}
 
 /* Until the run is over, or the limits are met. */
 static int await_run(struct link *l, struct run *r, const struct wait *wait, struct error *err)
@@ -440,7 +494,7 @@ static int await_run(struct link *l, struct run *r, const struct wait *wait, str
     }
 }
 
-/* Told to stop. True if nothing of it ever reached the guest. */
+/* Told to stop. True if nothing of it ever reached the guest, or it is over. */
 static bool take_back(struct link *l, struct run *r)
 {
     const struct serve_frame kill = {.type = SERVE_KILL, .id = r->id};
@@ -455,67 +509,22 @@ static bool take_back(struct link *l, struct run *r)
     return unsent;
 }
 
-/* Kills the command and waits until nothing of it is left. One that can't be killed so ends with all, unless
- * there is a reason for its silence, which is the error then. */
-static void stop(struct link *l, struct run *r, struct error *err)
+/* Kills the command and waits for its end. NULL: nothing of it is left. Else what is known of one that
+ * doesn't answer, which is the keeper's from now on. */
+static char *stop(struct link *l, struct run *r)
 {
-    const struct wait bounded = {.deadline = clock_now() + END_TIMEOUT_NS};
+    struct error why = ERROR_INIT;
+    const struct wait bounded = {.deadline = clock_now() + END_PATIENCE_NS};
     if (take_back(l, r) || await_run(l, r, &bounded, NULL) == 0)
-        return;
-    if (!l->on_silence || l->on_silence(l->ctx, err) == 0)
-        link_close(l);
-}
-
-/* Shown to a model and to people: nothing but a plain path. */
-static bool is_plain_path(const char *path, size_t size)
-{
-    size_t n = strnlen(path, size);
-    if (n == 0 || n == size || path[0] != '/')
-        return false;
-    for (size_t i = 0; i < n; i++)
-        if (path[i] <= ' ' || path[i] > '~')
-            return false;
-    return true;
-}
-
-static uint64_t at_most(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static void fill_stream(struct run *r, int n, struct exec_stream *ret)
-{
-    buf_move(&ret->head, &r->parts[n][0]);
-    buf_move(&ret->tail, &r->parts[n][1]);
-    const uint64_t kept = ret->head.len + ret->tail.len;
-    const uint64_t told = r->ended ? at_most(r->end.total[n], INT64_MAX) : 0;
-    ret->total = told > kept ? told : kept;
-    ret->omitted = ret->total - kept;
-    if (ret->omitted == 0 && ret->tail.len > 0) {
-        if (buf_append(&ret->head, ret->tail.data, ret->tail.len) == 0)
-            buf_clear(&ret->tail);
-    }
-    const char *path = r->end.spool_path[n];
-    if (!r->ended || r->end.spooled[n] == 0 || ret->omitted == 0 ||
-        !is_plain_path(path, sizeof(r->end.spool_path[n])))
-        return;
-    ret->path = xstrdup(path);
-    ret->path_bytes = at_most(r->end.spooled[n], at_most(ret->total, LIMIT_SPOOL_BYTES));
-}
-
-static void fill_result(struct run *r, struct exec_result *ret)
-{
-    fill_stream(r, 0, &ret->out);
-    fill_stream(r, 1, &ret->err);
-    ret->oom_killed = r->ended && r->end.oom_kills > 0;
-    if (!r->ended || r->end.killed)
-        return;
-    _Static_assert(GUEST_BACKGROUND_MAX == LIMIT_BACKGROUND_PIDS, "as many as a result lists");
-    uint32_t count = r->end.exit.background_count;
-    ret->background_count = count < LIMIT_BACKGROUND_PIDS ? count : LIMIT_BACKGROUND_PIDS;
-    for (size_t n = 0; n < ret->background_count; n++)
-        ret->background[n] = r->end.exit.background[n];
-    ret->background_more = r->end.exit.background_more > 0;
+        return NULL;
+    const bool hindered = l->on_silence && l->on_silence(l->ctx, &why) < 0;
+    pthread_mutex_lock(&l->lock);
+    l->silent = !hindered;
+    l->left_until = clock_now() + END_TIMEOUT_NS;
+    pthread_mutex_unlock(&l->lock);
+    tend_at(l, 0, NULL);
+    return xasprintf("it isn't known whether the command has ended: %s",
+                     hindered ? why.msg : "nothing in the computer answers");
 }
 
 /* What it takes to wait is there before anything is begun: who can't wait can't end a command either. */
@@ -536,37 +545,74 @@ static int begin_run(struct link *l, struct run *r, const struct wait *wait, str
     return 0;
 }
 
+/* failed: what waiting for it came to. -1, too, if it is over because the stream has ended. */
+static int end_run(struct link *l, struct run *r, int failed, struct error *err)
+{
+    pthread_mutex_lock(&l->lock);
+    leave_locked(l, r);
+    if (failed == 0 && !r->answer.ended) {
+        failed = -1;
+        if (err)
+            *err = l->death;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return failed;
+}
+
+static uint32_t take_id(struct link *l)
+{
+    pthread_mutex_lock(&l->lock);
+    uint32_t id = l->next_id++;
+    pthread_mutex_unlock(&l->lock);
+    return id;
+}
+
 int link_exec(struct link *l, const struct exec_request *request, const char *shell, struct exec_result *ret,
               struct guest_exit *ret_exit, struct error *err)
 {
-    struct run r = {.out = BUF_INIT(SERVE_RUN_MAX + 2 * sizeof(struct serve_frame)),
-                    .limit = request->output_limit,
-                    .event = cancel_new()};
-    for (int n = 0; n < 4; n++)
-        r.parts[n / 2][n % 2] = (struct buf)BUF_INIT(request->output_limit);
-    pthread_mutex_lock(&l->lock);
-    r.id = l->next_id++;
-    pthread_mutex_unlock(&l->lock);
+    struct run r = {.out = BUF_INIT(SERVE_RUN_MAX + 2 * sizeof(struct serve_frame)), .event = cancel_new()};
+    serve_answer_init(&r.answer, request->output_limit);
+    r.id = take_id(l);
     int64_t began = clock_now();
-    int failed = build_run(&r.out, r.id, request, shell, err);
+    char *unknown = NULL;
+    int failed = serve_append_run(&r.out, r.id, request, shell, err);
     if (failed == 0 && (failed = begin_run(l, &r, &request->wait, err)) == 0) {
         failed = await_run(l, &r, &request->wait, err);
         if (failed < 0)
-            stop(l, &r, err);
-        pthread_mutex_lock(&l->lock);
-        leave_locked(l, &r);
-        if (failed == 0 && !r.ended) {
-            failed = -1;
-            if (err)
-                *err = l->death;
-        }
-        pthread_mutex_unlock(&l->lock);
+            unknown = stop(l, &r);
+        failed = end_run(l, &r, failed, err);
     }
     ret->duration_ns = clock_now() - began;
-    fill_result(&r, ret);
-    *ret_exit = r.end.exit;
-    for (int n = 0; n < 4; n++)
-        buf_done(&r.parts[n / 2][n % 2]);
+    serve_answer_tell(&r.answer, ret);
+    ret->note = unknown;
+    *ret_exit = r.answer.end.exit;
+    serve_answer_done(&r.answer);
+    buf_done(&r.out);
+    cancel_unref(r.event);
+    return failed;
+}
+
+/* --- all of the computer --- */
+
+static int judge_clear(const struct guest_exit *exit, struct error *err)
+{
+    if (exit->stage == GUEST_STAGE_RAN)
+        return 0;
+    return exit->sys == EPERM
+               ? error_set(err, ERR_UNSUPPORTED, "its first process is another program's")
+               : error_set(err, ERR_UNAVAILABLE, "processes of it don't end, though they were killed");
+}
+
+int link_clear(struct link *l, const struct wait *wait, struct error *err)
+{
+    struct run r = {.id = take_id(l), .out = BUF_INIT(sizeof(struct serve_frame)), .event = cancel_new()};
+    const struct serve_frame clear = {.type = SERVE_CLEAR, .id = r.id};
+    int failed = buf_append(&r.out, &clear, sizeof(clear)) < 0 ? error_set(err, ERR_LIMIT, "out of memory")
+                                                               : begin_run(l, &r, wait, err);
+    if (failed == 0)
+        failed = end_run(l, &r, await_run(l, &r, wait, err), err);
+    if (failed == 0)
+        failed = judge_clear(&r.answer.end.exit, err);
     buf_done(&r.out);
     cancel_unref(r.event);
     return failed;

@@ -10,6 +10,7 @@ void engine_options_copy(const struct engine_options *from, struct engine_option
     ret->engine = xstrdup(from->engine);
     ret->docker_host = xstrdup(from->docker_host);
     ret->container_host = xstrdup(from->container_host);
+    ret->context = xstrdup(from->context);
     ret->cert_path = xstrdup(from->cert_path);
     ret->image = xstrdup(from->image);
     ret->platform = xstrdup(from->platform);
@@ -28,6 +29,7 @@ void engine_options_done(struct engine_options *o)
     free_string(o->engine);
     free_string(o->docker_host);
     free_string(o->container_host);
+    free_string(o->context);
     free_string(o->cert_path);
     free_string(o->image);
     free_string(o->platform);

@@ -30,7 +30,7 @@
 #define CHUNK_BYTES (64 * KIB)
 #define ASK_FIRST_NS (20 * NSEC_PER_MSEC) /* whether the command still runs; then twice as long each time */
 #define ASK_MOST_NS NSEC_PER_SEC
-#define KILL_TIMEOUT_NS (10 * NSEC_PER_SEC)
+#define KILL_TIMEOUT_NS (2 * NSEC_PER_SEC) /* the caller has waited long enough */
 #define MARK_NAME "SANDBOX_COMMAND"
 #define WORDS_MAX 1024 /* of an engine that can't start a program */
 
@@ -363,14 +363,16 @@ static int conclude(struct plain *p, const struct ending *ending, struct exec_re
 /* It didn't come to its end. */
 static int fail(struct plain *p, const struct error *why, struct exec_result *ret, struct error *err)
 {
-    const bool stopped = why->code == ERR_TIMEOUT || why->code == ERR_CANCELLED || why->code == ERR_DELETED;
+    const bool stopped = wait_was_over(why);
     output_finish(p->output, ret);
     if (p->exec[0] && (stopped || why->code == ERR_UNSUPPORTED) && !kill_marked(p))
         ret->note =
             xasprintf("the command may still run: nothing in this computer could end it (%s)", p->i->way_why);
     if (stopped || why->code == ERR_UNSUPPORTED || why->code == ERR_INVALID || why->code == ERR_GONE)
         return error_set(err, why->code, "%s", why->msg);
-    return engine_instance_ask(p->i, err) < 0 ? -1 : error_set(err, ERR_UNAVAILABLE, "%s", why->msg);
+    return engine_instance_ask(p->i, &p->request->wait, err) < 0
+               ? -1
+               : error_set(err, ERR_UNAVAILABLE, "%s", why->msg);
 }
 
 int plain_exec(struct engine_instance *i, const struct exec_request *request, const char *shell,

@@ -20,6 +20,7 @@ struct engine_backend {
     atomic_bool warned;                /* of what the user's run flags mean */
     atomic_bool told_of_no_wall;       /* that what should be closed to computers isn't */
     char *environment, *wanted_limits; /* for describe */
+    struct keeper *keeper;             /* of the links of all computers */
 
     pthread_mutex_t lock;      /* of all that follows */
     struct engine *engine;     /* NULL: whoever needs it connects; then for good */
@@ -49,6 +50,8 @@ struct engine_instance {
     bool firewall_wanted;
     char firewall[200];         /* "" while it holds or isn't wanted; else why it is not there */
     int64_t memory_bytes, pids; /* limits; 0: none */
+    double cpus;
+    bool has_network;
 
     pthread_mutex_t lock;     /* of all that follows */
     struct link *link;        /* that is in use now; WAY_LINK only */
@@ -68,8 +71,11 @@ static inline struct engine_instance *engine_instance_of(const struct instance *
 }
 
 /* exec.c: what the engine says of a computer that doesn't answer. -1: it is dead (ERR_GONE), paused, or it
- * can't be known (ERR_UNAVAILABLE); 0: it lives. */
-int engine_instance_ask(struct engine_instance *i, struct error *err);
+ * can't be known (ERR_UNAVAILABLE); 0: it lives. It is asked also when the call is over, and may then have a
+ * moment more. */
+int engine_instance_ask(struct engine_instance *i, const struct wait *call, struct error *err);
+/* exec.c: ends all that runs in it, and leaves it running: WAY_LINK. */
+int engine_instance_clear(struct engine_instance *i, const struct wait *wait, struct error *err);
 /* plain.c: WAY_EXEC. As link_exec(), but a command for which no way to end it is found may run on: then
  * ret->note says so. ERR_GONE: the computer is dead. */
 int plain_exec(struct engine_instance *i, const struct exec_request *request, const char *shell,
@@ -82,6 +88,15 @@ bool engine_instance_may_enter(const struct engine_instance *i);
 /* instance.c: puts our program into a container that runs, and makes the link. Without the lock. */
 int engine_instance_enter(struct engine_instance *i, const struct wait *wait, struct link **ret,
                           struct error *err);
+
+/* instance.c: what a paused one can't do; -1. */
+int engine_instance_paused(const struct engine_instance *i, struct error *err);
+/* instance.c: starts what has stopped, and makes the way in. */
+struct container_look;
+int engine_instance_resume(struct engine_instance *i, const struct container_look *look,
+                           const struct wait *wait, struct error *err);
+/* instance.c: of what the engine tells of a container; NULL: it hasn't that label. */
+const char *container_label(const json_t *inspect, const char *label);
 
 /* options.c */
 void engine_options_copy(const struct engine_options *from, struct engine_options *ret);
@@ -112,6 +127,16 @@ int engine_find(struct backend *b, const struct computer_spec *spec, const struc
                 struct backend_found *ret, struct error *err);
 int engine_list(struct backend *b, const struct wait *wait, void (*fn)(void *ctx, struct backend_found *f),
                 void *ctx, struct error *err);
+/* manage.c: gives one its name whose server died before it had taken over, if that can be done. */
+void engine_instance_settle_name(struct engine *e, const struct computer_spec *spec, const json_t *inspect,
+                                 const struct wait *wait);
+/* manage.c: likewise */
+int engine_instance_restart(struct instance *i, const struct wait *wait, struct error *err);
+int engine_instance_take_over(struct instance *i, const struct computer_spec *spec,
+                              int (*move)(void *ctx, struct error *err), void *ctx, struct error *err);
+bool engine_instance_is_paused(struct instance *i, const struct wait *wait);
+int engine_instance_stat(struct instance *i, bool usage, const struct wait *wait, struct instance_stat *ret,
+                         struct error *err);
 int engine_reap(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);
 int engine_settle(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);
 
@@ -131,8 +156,12 @@ struct container_look {
 /* name: id or name. */
 int container_look(struct engine *e, const char *name, const struct wait *wait, struct container_look *ret,
                    struct error *err);
-/* Puts our program into it. ERR_DENIED or ERR_UNSUPPORTED: it takes no files. */
+#define PUT_WORDS "put our program into it"
+/* Puts our program into it; errors begin with PUT_WORDS. ERR_DENIED or ERR_UNSUPPORTED: it takes no files. */
 int container_upload(struct engine *e, const char *container, const struct wait *wait, struct error *err);
+/* Whether a path leads to something in it, started or not. -1, ERR_NOT_FOUND: it doesn't. */
+int container_has_file(struct engine *e, const char *container, const char *path, const struct wait *wait,
+                       struct error *err);
 int container_start(struct engine *e, const char *container, const struct wait *wait, struct error *err);
 /* Until the engine is done with stopping it: then it can be started. */
 int container_await_stop(struct engine *e, const char *container, const struct wait *wait, struct error *err);

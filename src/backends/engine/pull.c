@@ -131,7 +131,7 @@ static char *pull_path(const struct pull *p)
 
 static int request_pull(struct pull *p, const struct wait *wait, struct error *err)
 {
-    _cleanup_(credentials_done) struct buf auth = BUF_INIT(0);
+    _cleanup_(buf_wipe) struct buf auth = BUF_INIT(0);
     /* Most images need none; whether this one does, the registry will tell. */
     if (credentials_find(p->engine->kind, &p->reference, wait, &auth, &p->credentials_error) < 0) {
         log_debug("%s", p->credentials_error.msg);

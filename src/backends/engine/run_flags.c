@@ -280,16 +280,16 @@ int run_flags_apply(char *const *flags, json_t *body, struct error *err)
     return run_settle(&r, err);
 }
 
-const char *run_flags_platform(char *const *flags)
+const char *run_flags_value(char *const *flags, const char *name)
 {
-    const char *platform = NULL;
+    const char *found = NULL;
     for (size_t used; flags && *flags; flags += used) {
         const struct run_flag *flag;
         const char *value;
         if (next(flags, &flag, &value, &used, NULL) < 0)
             break;
-        if (strcmp(flag->name, "platform") == 0)
-            platform = value;
+        if (strcmp(flag->name, name) == 0)
+            found = value;
     }
-    return platform;
+    return found;
 }

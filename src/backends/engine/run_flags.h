@@ -26,9 +26,9 @@
  * - --env, --label, --sysctl and other lists and maps add; a name that is there already is replaced. */
 int run_flags_apply(char *const *flags, json_t *body, struct error *err);
 
-/* The value of --platform, which is no member of the body but of the query; NULL if there is none. Borrowed
- * from flags, which run_flags_apply has found in order. */
-const char *run_flags_platform(char *const *flags);
+/* The value of a flag that means more than a member of the body: the last one of --`name`; NULL if there is
+ * none. Borrowed from flags, which run_flags_apply has found in order. */
+const char *run_flags_value(char *const *flags, const char *name);
 
 /* Memory and CPU as the CLI takes them: "512m", "1.5". -1: not a number of that kind. */
 int run_flags_bytes(const char *text, int64_t *ret);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -36,7 +37,7 @@
 struct service {
     char *folder, *socket;
     int lock; /* the folder */
-    int said; /* a file in it: a pipe could get full, and a broken one would end the service */
+    int said; /* memory that it writes to: a pipe could get full, and a broken one would end the service */
     int pidfd;
     int held; /* connection */
 };
@@ -80,9 +81,15 @@ static int make_folder(struct service *s, const char *state_dir, struct error *e
     s->lock = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (s->lock < 0 || flock(s->lock, LOCK_EX | LOCK_NB) < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "lock %s", s->folder);
-    s->said = openat(s->lock, "said", O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
-    if (s->said < 0)
-        return error_errno(err, ERR_UNAVAILABLE, errno, "make a file in %s", s->folder);
+    return 0;
+}
+
+/* Its first words only: where there is no more room, what it writes is refused, which it takes as it is. */
+static int make_said(struct service *s, struct error *err)
+{
+    s->said = memfd_create("podman-said", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (s->said < 0 || ftruncate(s->said, SAID_MAX) < 0 || fcntl(s->said, F_ADD_SEALS, F_SEAL_GROW) < 0)
+        return error_errno(err, ERR_UNAVAILABLE, errno, "make room for what it says");
     return 0;
 }
 
@@ -147,9 +154,8 @@ static int hold(struct service *s, const struct wait *wait, struct error *err)
 static int explain(struct service *s, struct error *err)
 {
     char bytes[SAID_MAX];
-    off_t size = lseek(s->said, 0, SEEK_END);
-    off_t from = size > SAID_MAX ? size - SAID_MAX : 0;
-    ssize_t n = pread(s->said, bytes, sizeof(bytes), from);
+    off_t written = lseek(s->said, 0, SEEK_CUR); /* the place is the service's as much as ours */
+    ssize_t n = pread(s->said, bytes, written > 0 ? (size_t)written : 0, 0);
     _cleanup_(cleanup_free) char *said = contact_words(bytes, n > 0 ? (size_t)n : 0);
     if (!err || !*said)
         return error_prefix(err, "`podman system service`");
@@ -170,7 +176,8 @@ struct service *service_start(const char *program, const char *state_dir, const 
     struct service *s = xcalloc(1, sizeof(*s));
     s->lock = s->said = s->pidfd = s->held = -1;
     struct wait bounded = wait_at_most(wait, clock_now() + START_TIMEOUT_NS);
-    int failed = make_folder(s, state_dir, err) < 0 || start_process(s, program, err) < 0;
+    int failed =
+        make_folder(s, state_dir, err) < 0 || make_said(s, err) < 0 || start_process(s, program, err) < 0;
     if (!failed) {
         failed = hold(s, &bounded, err) < 0;
         if (failed)

@@ -76,7 +76,7 @@ static void describe(const struct place *p, const char *path, int sys, struct bu
     append(unusable, "; ", line);
 }
 
-char *usual_places_find(enum engine_kind kind, char **ret_tried)
+char *usual_places_find(enum engine_kind kind, char **ret_tried, char **ret_unusable)
 {
     _cleanup_(buf_done) struct buf unusable = BUF_INIT(TRIED_MAX);
     _cleanup_(buf_done) struct buf absent = BUF_INIT(TRIED_MAX);
@@ -93,5 +93,7 @@ char *usual_places_find(enum engine_kind kind, char **ret_tried)
     if (ret_tried)
         *ret_tried = xasprintf("%s%s%s%s", buf_str(&unusable), unusable.len > 0 && absent.len > 0 ? "; " : "",
                                absent.len > 0 ? "no such file: " : "", buf_str(&absent));
+    if (ret_unusable && unusable.len > 0)
+        *ret_unusable = buf_steal(&unusable);
     return NULL;
 }

@@ -4,13 +4,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
+#include "backends/native/ids.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
@@ -34,6 +37,11 @@ const char *cgroup_limit_name(enum cgroup_limit limit)
 static char *group_path(const char *parent, const char *key)
 {
     return xasprintf("%s/" PREFIX "%s", parent, key);
+}
+
+void cgroup_name(const char *key, char *ret, size_t size)
+{
+    snprintf(ret, size, PREFIX "%s", key);
 }
 
 char *cgroup_unified(const struct cgroups *c, const char *key)
@@ -227,11 +235,12 @@ static int check_settings(const char *group, const struct setting *settings, siz
     return 0;
 }
 
+/* 0: it was there. */
 static int make_group(const char *path, struct error *err)
 {
-    if (mkdir(path, 0755) < 0 && errno != EEXIST)
-        return error_errno(err, ERR_UNAVAILABLE, errno, "make the group %s", path);
-    return 0;
+    if (mkdir(path, 0755) == 0)
+        return 1;
+    return errno == EEXIST ? 0 : error_errno(err, ERR_UNAVAILABLE, errno, "make the group %s", path);
 }
 
 static int open_in(const char *group, const char *name, int flags, struct error *err)
@@ -252,17 +261,32 @@ static void reopen_shared(const struct cgroups *c)
     }
 }
 
+size_t cgroups_open_parents(const struct cgroups *c, int ret[CGROUP_PARENTS_MAX])
+{
+    const char *paths[CGROUP_PARENTS_MAX] = {c->unified};
+    size_t count = 0;
+    for (int i = 0; i < CGROUP_LIMITS; i++)
+        paths[1 + i] = c->places[i].version == 1 ? c->places[i].v1 : NULL;
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++)
+        if (paths[i] && (ret[count] = open(paths[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0)
+            count++;
+    return count;
+}
+
 int cgroup_begin(const struct cgroups *c, const char *key, uint32_t id_base, struct cgroup_birth *birth,
                  struct error *err)
 {
     _cleanup_(cleanup_free) char *group = cgroup_unified(c, key);
     if (!group)
         return 0;
-    if (mkdir(group, 0755) < 0 && errno != EEXIST) {
+    int made = make_group(group, NULL);
+    if (made < 0) {
         reopen_shared(c);
-        if (make_group(group, err) < 0)
-            return -1;
+        made = make_group(group, err);
     }
+    if (made < 0)
+        return -1;
+    birth->unified_is_new = made;
     birth->unified = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (birth->unified < 0 ||
         fchownat(birth->unified, "cgroup.procs", id_base, id_base, AT_SYMLINK_NOFOLLOW) < 0)
@@ -288,8 +312,11 @@ static int create_limit(const struct cgroups *c, enum cgroup_limit limit, const 
     if (!group)
         return 0;
     size_t n = list_settings(limit, old, values, settings);
-    if ((old && make_group(group, err) < 0) || write_settings(group, settings, n, err) < 0)
+    const int is_new = old ? make_group(group, err) : birth->unified_is_new;
+    const bool is_set = birth->was_prepared && is_new == 0;
+    if (is_new < 0 || (!is_set && write_settings(group, settings, n, err) < 0))
         return -1;
+    birth->is_unchecked |= !is_set;
     if (old) {
         int tasks = open_in(group, "tasks", O_WRONLY, err);
         if (tasks < 0)
@@ -311,16 +338,30 @@ int cgroup_limit(const struct cgroups *c, const char *key, const struct cgroup_v
 }
 
 int cgroup_check(const struct cgroups *c, const char *key, const struct cgroup_values *values,
-                 struct error *err)
+                 const struct cgroup_birth *birth, struct error *err)
 {
     struct setting settings[SETTINGS_MAX];
-    for (int i = 0; i < CGROUP_LIMITS; i++) {
+    for (int i = 0; birth->is_unchecked && i < CGROUP_LIMITS; i++) {
         _cleanup_(cleanup_free) char *group = limit_group(c, (enum cgroup_limit)i, key);
         size_t n = list_settings((enum cgroup_limit)i, c->places[i].version == 1, values, settings);
         if (group && check_settings(group, settings, n, err) < 0)
             return -1;
     }
     return 0;
+}
+
+int cgroup_prepare(const struct cgroups *c, const char *key, const struct cgroup_values *values,
+                   struct error *err)
+{
+    struct cgroup_birth birth = CGROUP_BIRTH_NONE;
+    int failed = cgroup_begin(c, key, ID_OURS, &birth, err) < 0 || /* whose it is, is known later */
+                         cgroup_limit(c, key, values, &birth, err) < 0 ||
+                         cgroup_check(c, key, values, &birth, err) < 0
+                     ? -1
+                     : 0;
+    fd_close(birth.oom);
+    cgroup_birth_done(&birth);
+    return failed;
 }
 
 void cgroup_birth_done(struct cgroup_birth *b)
@@ -392,18 +433,50 @@ static bool is_group_of(const char *path, const char *key)
     return path_is_absolute(path) && str_has_prefix(name, PREFIX) && strcmp(name + strlen(PREFIX), key) == 0;
 }
 
+/* The i-th path, if it is one of this computer's. */
+static const char *listed_group(const json_t *paths, size_t i, const char *key)
+{
+    const char *path = json_string_value(json_array_get(paths, i));
+    return path && is_group_of(path, key) ? path : NULL;
+}
+
 int cgroup_remove(const struct cgroups *c, const char *key, const json_t *paths, struct error *err)
 {
     json_t *own = paths ? NULL : cgroup_list(c, key);
     const json_t *list = paths ? paths : own;
     int result = 0;
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *path = json_string_value(json_array_get(list, i));
-        if (path && is_group_of(path, key) && kill_and_remove(path, err) < 0)
+        const char *path = listed_group(list, i, key);
+        if (path && kill_and_remove(path, err) < 0)
             result = -1;
     }
     json_decref(own);
     return result;
+}
+
+char *cgroup_listed_unified(const json_t *paths, const char *key)
+{
+    for (size_t i = 0; i < json_array_size(paths); i++) {
+        const char *path = listed_group(paths, i, key);
+        struct statfs fs;
+        if (path && statfs(path, &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC)
+            return xstrdup(path);
+    }
+    return NULL;
+}
+
+int cgroup_listed_oom(const json_t *paths, const char *key)
+{
+    static const char *const names[] = {"memory.oom_control", "memory.events"};
+    for (size_t i = 0; i < json_array_size(paths); i++) {
+        const char *path = listed_group(paths, i, key);
+        for (size_t n = 0; path && n < ARRAY_LEN(names); n++) {
+            int fd = open_in(path, names[n], O_RDONLY, NULL);
+            if (fd >= 0)
+                return fd;
+        }
+    }
+    return -1;
 }
 
 uint64_t cgroup_oom_kills(int oom_fd)

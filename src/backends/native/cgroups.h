@@ -14,8 +14,9 @@
  *
  * UNIFIED is the server's own group if v2 has no limits to set anyway. It is that too where the server may
  * set them (a delegated group, or a container's), after it has moved itself, and whoever shares the group, to
- * the leaf UNIFIED/server: only a group without processes may pass controllers on. Else, as root of the
- * machine, it is a group of ours at the top. */
+ * the leaf UNIFIED/server: only a group without processes may pass controllers on. Else it is a group of
+ * ours that all servers share: at the top for root of the machine, for an ordinary user in the group of his
+ * systemd. */
 #pragma once
 
 #include <jansson.h>
@@ -33,10 +34,11 @@ struct cgroup_files {
 };
 
 struct cgroup_place {
-    int version;   /* that enforces the limit: 1 or 2; 0: none does */
-    char *v1;      /* folder for groups, version 1 */
-    char *why;     /* version 0: the reason, for people */
-    bool per_user; /* version 0, of CGROUP_PIDS: each user of the computer has the limit (RLIMIT_NPROC) */
+    int version; /* that enforces the limit: 1 or 2; 0: none does */
+    char *v1;    /* folder for groups, version 1 */
+    char *why;   /* version 0: the reason, for people */
+    /* version 0: what holds all the same, "for each of its users"; or NULL: nothing */
+    const char *weaker;
 };
 
 struct cgroups {
@@ -69,7 +71,10 @@ struct cgroup_birth {
     int unified;                 /* the v2 folder that init is born in; -1: none */
     int v1_tasks[CGROUP_LIMITS]; /* `tasks` of v1 groups, open for writing */
     unsigned v1_count;
-    int oom; /* file that counts kills by the memory limit; -1: none. Kept by the computer */
+    int oom;           /* file that counts kills by the memory limit; -1: none. Kept by the computer */
+    bool was_prepared; /* limits are set and checked where the groups are there already */
+    bool unified_is_new;
+    bool is_unchecked; /* some limit was set */
 };
 #define CGROUP_BIRTH_NONE                                                                                    \
     {                                                                                                        \
@@ -81,10 +86,21 @@ int cgroup_begin(const struct cgroups *c, const char *key, uint32_t id_base, str
                  struct error *err);
 int cgroup_limit(const struct cgroups *c, const char *key, const struct cgroup_values *values,
                  struct cgroup_birth *birth, struct error *err);
-/* Reads the limits back, when there is time for it: before anything of the computer's own runs. */
+/* Reads the limits back if any was set, when there is time for it: before anything of the computer's own
+ * runs.
+ */
 int cgroup_check(const struct cgroups *c, const char *key, const struct cgroup_values *values,
-                 struct error *err);
+                 const struct cgroup_birth *birth, struct error *err);
+/* All of it ahead of time, for a birth that was_prepared. */
+int cgroup_prepare(const struct cgroups *c, const char *key, const struct cgroup_values *values,
+                   struct error *err);
 void cgroup_birth_done(struct cgroup_birth *b); /* not oom */
+
+/* What a computer's groups are called; and the folders that they are in, opened: returns how many, at most
+ * CGROUP_PARENTS_MAX. */
+void cgroup_name(const char *key, char *ret, size_t size);
+#define CGROUP_PARENTS_MAX (1 + CGROUP_LIMITS)
+size_t cgroups_open_parents(const struct cgroups *c, int ret[CGROUP_PARENTS_MAX]);
 
 /* Path of the computer's v2 group; NULL if there is none. malloced. */
 char *cgroup_unified(const struct cgroups *c, const char *key);
@@ -93,6 +109,11 @@ json_t *cgroup_list(const struct cgroups *c, const char *key);
 /* Kills what is left in a computer's groups and removes them. paths: what cgroup_list gave, of a server now
  * dead; NULL: as this server would name them. Absent ones are success. */
 int cgroup_remove(const struct cgroups *c, const char *key, const json_t *paths, struct error *err);
+
+/* From what cgroup_list gave, of a computer that runs: the path of its v2 group, malloced, NULL: it has none;
+ * and the file that counts kills by the memory limit, open, -1: none. */
+char *cgroup_listed_unified(const json_t *paths, const char *key);
+int cgroup_listed_oom(const json_t *paths, const char *key);
 
 /* The number of processes killed by the memory limit so far; 0 if unknown. */
 uint64_t cgroup_oom_kills(int oom_fd);

@@ -186,6 +186,13 @@ static bool any_v2_limit(const struct cgroups *c)
     return false;
 }
 
+static void give_up_v2_limits(struct cgroups *c)
+{
+    for (int i = 0; i < CGROUP_LIMITS; i++)
+        if (c->places[i].version == 2)
+            set_place(&c->places[i], 0, NULL, "the server's control group isn't delegated to its user");
+}
+
 /* A server that has moved to its leaf already is looked at as if it were still above it. */
 static void leave_leaf(char *folder, const char *mount_point)
 {
@@ -199,30 +206,43 @@ static void leave_leaf(char *folder, const char *mount_point)
         *slash = '/';
 }
 
+/* The nearest group above ours that is delegated: as systemd gives one to the manager of each user, who may
+ * make groups in it beside that manager's. NULL: none. malloced. */
+static char *delegated_above(const char *point, const char *folder)
+{
+    _cleanup_(cleanup_free) char *group = xstrdup(folder);
+    while (strlen(group) > strlen(point)) {
+        *strrchr(group, '/') = '\0';
+        if (is_delegated(group) && access(group, W_OK) == 0)
+            return TAKE_PTR(group);
+    }
+    return NULL;
+}
+
 /* Decides among: a hierarchy without our controllers (groups to kill by, beneath our own), our own group
- * where it is ours to divide, and a group at the top. Only the real root of the hierarchy has no
- * cgroup.events; only there may processes and controllers meet. */
+ * where it is ours to divide, and a group of ours in one above: at the top, or in what is delegated. Only the
+ * real root of the hierarchy has no cgroup.events; only there may processes and controllers meet. */
 static void place_v2(const char *point, char *folder, struct cgroups *ret)
 {
-    bool machine = !has_file(point, "cgroup.events");
-    bool container = !machine && strcmp(folder, point) == 0;
-    bool divisible = !(machine && strcmp(folder, point) == 0) && (container || is_delegated(folder));
+    bool machine = !has_file(point, "cgroup.events"), own = strcmp(folder, point) == 0;
+    bool divisible = own ? !machine : is_delegated(folder);
+    _cleanup_(cleanup_free) char *above = NULL;
+    if (!divisible)
+        above = machine && access(point, W_OK) == 0 ? xstrdup(point) : delegated_above(point, folder);
 
-    detect_v2_limits(divisible || !machine ? folder : point, ret);
+    detect_v2_limits(above ? above : folder, ret);
     if (!any_v2_limit(ret)) {
         ret->unified = xstrdup(folder);
     } else if (divisible) {
         ret->leaf = path_join(folder, LEAF);
         ret->enable[0] = xstrdup(folder);
         ret->unified = xstrdup(folder);
-    } else if (machine) {
-        ret->enable[0] = xstrdup(point);
-        ret->enable[1] = path_join(point, SHARED_GROUP);
-        ret->unified = path_join(point, SHARED_GROUP);
+    } else if (above) {
+        ret->enable[0] = xstrdup(above);
+        ret->enable[1] = path_join(above, SHARED_GROUP);
+        ret->unified = path_join(above, SHARED_GROUP);
     } else {
-        for (int i = 0; i < CGROUP_LIMITS; i++)
-            if (ret->places[i].version == 2)
-                set_place(&ret->places[i], 0, NULL, "the server's control group isn't delegated to it");
+        give_up_v2_limits(ret);
         ret->unified = xstrdup(folder);
     }
 }
@@ -236,6 +256,9 @@ static void detect_v2(const char *own, const char *mountinfo, struct cgroups *re
         if (folder && access(folder, W_OK) == 0) {
             leave_leaf(folder, m.point);
             place_v2(m.point, folder, ret);
+        } else if (folder) {
+            detect_v2_limits(folder, ret);
+            give_up_v2_limits(ret);
         }
     }
     mount_done(&m);

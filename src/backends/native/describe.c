@@ -39,6 +39,16 @@ static char *pretty_name(const char *root)
     return name ? name : pretty_name_in(root, "etc/os-release");
 }
 
+char *describe_weak_environment(void)
+{
+    _cleanup_(cleanup_free) char *name = pretty_name("/");
+    return xasprintf(
+        "a folder of this %s machine that is only WEAKLY isolated from it (--allow-weak-isolation): "
+        "the machine's programs can be run, files can be changed in $HOME, the first working "
+        "directory, and read in /usr, sockets can't be made, all processes are to be seen",
+        name ? name : "Linux");
+}
+
 char *describe_environment(const char *rootfs)
 {
     _cleanup_(cleanup_free) char *name = pretty_name(rootfs ? rootfs : "/");
@@ -52,8 +62,8 @@ static void append_reason(struct buf *b, const struct cgroups *held, enum cgroup
     if (!held || held->places[limit].version != 0)
         return;
     const char *why = held->places[limit].why;
-    if (buf_printf(b, " (%s: %s)", held->places[limit].per_user ? "for each of its users" : "not enforced",
-                   why ? why : "no control group") < 0)
+    const char *weaker = held->places[limit].weaker;
+    if (buf_printf(b, " (%s: %s)", weaker ? weaker : "not enforced", why ? why : "no control group") < 0)
         return; /* the sentence is cut: better than none */
 }
 

@@ -7,6 +7,8 @@
 /* "an isolated Debian GNU/Linux 12 (bookworm) computer with this machine's programs (/usr is read-only)".
  * rootfs NULL: the toolbox. */
 char *describe_environment(const char *rootfs);
+/* The same of the rung "weak". */
+char *describe_weak_environment(void);
 /* "1 GiB". */
 char *describe_size(int64_t bytes);
 /* "512 MiB of memory, 512 processes, 1 CPU, 1 GiB of disk", with what isn't enforced named as such. held

@@ -104,7 +104,11 @@ static int make_template(const struct disks *d, const char *state_dir, struct er
     const struct wait wait = {.deadline = DEADLINE_NONE};
     _cleanup_fd_ int image = open(state_dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (image < 0 || ftruncate(image, d->limit.bytes) < 0)
-        return error_errno(err, ERR_UNAVAILABLE, errno, "make an image in %s", state_dir);
+        return errno == EFBIG
+                   ? error_set(err, ERR_UNAVAILABLE,
+                               "%lld bytes are more than a file can have in the state directory",
+                               (long long)d->limit.bytes)
+                   : error_errno(err, ERR_UNAVAILABLE, errno, "make an image in the state directory");
     if (run_maker(image, d->limit.files, err) < 0)
         return -1;
     /* Through a descriptor of its own, which has the lock: that shows when all is written. */
@@ -112,7 +116,7 @@ static int make_template(const struct disks *d, const char *state_dir, struct er
     snprintf(self, sizeof(self), "/proc/self/fd/%d", image);
     int mounted = open(self, O_RDWR | O_CLOEXEC);
     if (mounted < 0)
-        return error_errno(err, ERR_UNAVAILABLE, errno, "open an image in %s", state_dir);
+        return error_errno(err, ERR_UNAVAILABLE, errno, "open an image in the state directory");
     int root = loop_lock(mounted, &wait, err) < 0 ? -1 : loop_mount(mounted, err);
     fd_close(mounted);
     int result = root < 0 ? -1 : make_layers(root, err);
@@ -140,7 +144,9 @@ static int copy_sparse(int from, int to, off_t size)
         while (at < end) {
             size_t wanted = (size_t)(end - at) < chunk_size ? (size_t)(end - at) : chunk_size;
             ssize_t n = pread(from, chunk, wanted, at);
-            if (n <= 0 || pwrite(to, chunk, (size_t)n, at) != n)
+            if (n > 0)
+                n = pwrite(to, chunk, (size_t)n, at); /* the next one tells why it took less */
+            if (n <= 0)
                 return -1;
             at += n;
         }
@@ -168,6 +174,11 @@ static const char *what_is_missing(void)
     if (access(LOOP_CONTROL, R_OK | W_OK) < 0)
         return "there are no loop devices";
     return maker ? NULL : MAKER_MISSING;
+}
+
+bool disks_may_be_images(void)
+{
+    return !what_is_missing();
 }
 
 static void only_watch(struct disks *d, const char *why)
@@ -262,6 +273,23 @@ int disk_open_image(int dirfd, const struct wait *wait, struct disk *ret, struct
         .fd = TAKE_FD(root),
     };
     return 0;
+}
+
+int disk_resume(int root, uint64_t device, struct disk *ret, struct error *err)
+{
+    struct disk disk = {.way = DISK_IMAGE, .limit = ret->limit, .fd = root};
+    if (disk_device(&disk) == device) {
+        *ret = disk;
+        return 0;
+    }
+    disk_close(&disk);
+    return error_set(err, ERR_UNAVAILABLE, "the computer's disk is not the one that its record says");
+}
+
+uint64_t disk_device(const struct disk *d)
+{
+    struct stat st;
+    return d->fd >= 0 && fstat(d->fd, &st) == 0 ? st.st_dev : 0;
 }
 
 bool disk_is_full(const struct disk *d)

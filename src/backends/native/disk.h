@@ -29,6 +29,7 @@ struct disks {
     }
 /* By a look at what is there. bytes 0: no cap. */
 void disks_foresee(struct disks *d, int64_t bytes);
+bool disks_may_be_images(void);
 /* Then by trying. no_image: why an image can't be had all the same, or NULL. */
 void disks_prepare(struct disks *d, const char *state_dir, const char *no_image);
 /* What would be watched can't be. */
@@ -53,5 +54,10 @@ int disk_make_image(const struct disks *d, int dirfd, struct error *err);
 int disk_has_image(int dirfd, struct error *err);
 /* Mounts the folder's image. ERR_BUSY, ERR_UNAVAILABLE or the wait's codes. */
 int disk_open_image(int dirfd, const struct wait *wait, struct disk *ret, struct error *err);
+/* Takes up the mounted root of an image that a running computer has, if that is on the device; else closes
+ * it. */
+int disk_resume(int root, uint64_t device, struct disk *ret, struct error *err);
+/* The device of its file system; 0: it isn't an image. */
+uint64_t disk_device(const struct disk *d);
 /* Image only: not a block or not a file more can be had. */
 bool disk_is_full(const struct disk *d);

@@ -6,11 +6,11 @@
 
 #include "base/macros.h"
 #include "base/mem.h"
+#include "base/path.h"
 
 /* C.UTF-8, so that programs print what isn't ASCII as it is. */
 static const char *const defaults[] = {
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    "HOME=/root",
     "LANG=C.UTF-8",
 };
 
@@ -39,25 +39,45 @@ static int append(struct buf *b, const char *entry, uint32_t *count, struct erro
     return 0;
 }
 
-int environment_append(struct buf *b, const char *hostname, char *const *extra, uint32_t *ret_count,
-                       struct error *err)
+static int append_default(struct buf *b, const char *name, const char *value, char *const *own,
+                          char *const *given, uint32_t *count, struct error *err)
+{
+    _cleanup_(cleanup_free) char *entry = xasprintf("%s=%s", name, value);
+    return is_named_in(entry, given) || is_named_in(entry, own) ? 0 : append(b, entry, count, err);
+}
+
+/* What is named again further on counts. */
+static int append_given(struct buf *b, char *const *given, char *const *further, uint32_t *count,
+                        struct error *err)
+{
+    for (char *const *e = given; *e; e++) {
+        if (name_length(*e) == 0)
+            return error_set(err, ERR_INVALID, "environment entry '%.64s' is not of the form NAME=VALUE", *e);
+        if (!is_named_in(*e, e + 1) && !is_named_in(*e, further) && append(b, *e, count, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int environment_append(struct buf *b, const char *hostname, const char *home, char *const *own,
+                       char *const *extra, uint32_t *ret_count, struct error *err)
 {
     static char *const none[] = {NULL};
     char *const *given = extra ? extra : none;
     uint32_t count = 0;
+    own = own ? own : none;
 
     for (size_t i = 0; i < ARRAY_LEN(defaults); i++)
-        if (!is_named_in(defaults[i], given) && append(b, defaults[i], &count, err) < 0)
+        if (!is_named_in(defaults[i], given) && !is_named_in(defaults[i], own) &&
+            append(b, defaults[i], &count, err) < 0)
             return -1;
-    _cleanup_(cleanup_free) char *host = xasprintf("HOSTNAME=%s", hostname);
-    if (!is_named_in(host, given) && append(b, host, &count, err) < 0)
+    _cleanup_(cleanup_free) char *temporary = home ? path_join(home, "tmp") : NULL;
+    if (append_default(b, "HOSTNAME", hostname, own, given, &count, err) < 0 ||
+        append_default(b, "HOME", home ? home : "/root", own, given, &count, err) < 0 ||
+        (temporary && append_default(b, "TMPDIR", temporary, own, given, &count, err) < 0))
         return -1;
-    for (char *const *e = given; *e; e++) {
-        if (name_length(*e) == 0)
-            return error_set(err, ERR_INVALID, "environment entry '%.64s' is not of the form NAME=VALUE", *e);
-        if (!is_named_in(*e, e + 1) && append(b, *e, &count, err) < 0)
-            return -1;
-    }
+    if (append_given(b, own, given, &count, err) < 0 || append_given(b, given, none, &count, err) < 0)
+        return -1;
     *ret_count = count;
     return 0;
 }

@@ -9,8 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/backend.h"
 #include "backends/native/copy.h"
 #include "backends/native/ids.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/path.h"
@@ -112,7 +114,7 @@ static int make_plain(int fd, uint32_t id_base, const char *from, struct error *
     return make_owned(fd, "root", 0755, id_base, err) < 0 ? -1 : copy_tree(from, fd, "root", id_base, err);
 }
 
-int folder_make(const char *folder, uint32_t id_base, const char *plain_from, struct error *err)
+static int make_files(const char *folder, uint32_t id_base, const char *plain_from, struct error *err)
 {
     _cleanup_fd_ int parent = open_for_new(folder, err);
     if (parent < 0)
@@ -129,6 +131,14 @@ int folder_make(const char *folder, uint32_t id_base, const char *plain_from, st
     return make_plain(fd, id_base, plain_from, err);
 }
 
+int folder_make(const char *folder, uint32_t id_base, const char *plain_from, struct error *err)
+{
+    if (make_files(folder, id_base, plain_from, err) == 0)
+        return 0;
+    backend_tell_full(err);
+    return -1;
+}
+
 static int open_native(const char *folder, struct error *err)
 {
     _cleanup_(cleanup_free) char *path = path_join(folder, "native");
@@ -143,8 +153,10 @@ int folder_make_image(const char *folder, uint32_t id_base, const char *plain_fr
                       const struct wait *wait, struct disk *ret_disk, struct error *err)
 {
     _cleanup_fd_ int parent = open_for_new(folder, err);
-    if (parent < 0 || take_ahead(parent, err) < 0 || make_image(parent, "native", disks, err) < 0)
+    if (parent < 0 || take_ahead(parent, err) < 0 || make_image(parent, "native", disks, err) < 0) {
+        backend_tell_full(err);
         return -1;
+    }
     struct disk disk;
     if (folder_open_image(folder, wait, &disk, err) < 0)
         return -1;
@@ -217,5 +229,6 @@ int folder_remove(const char *folder, struct error *err)
     if (renameat(parent, "native", parent, TRASH_PREFIX) < 0 && errno != ENOENT &&
         tree_remove(parent, "native", err) < 0) /* an older one is in the way */
         return -1;
+    FAULT_POINT("end.files-aside");
     return remove_trash(parent, err);
 }

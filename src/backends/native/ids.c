@@ -1,27 +1,35 @@
 /* The file is an array of slots of fixed size, one per range, each with the folder that holds the range as
- * text, or zeros. It is locked for the short read and write of a slot or a few. The search begins at a place
- * that depends on the folder's name, so that it usually ends at the first slot. */
+ * text, or zeros. While a folder is moved its slot has both names, the new one first; who is killed meanwhile
+ * leaves them, and the range is held as long as either is there. The file is locked for the short read and
+ * write of a slot or a few. The search begins at a place that depends on the folder's name, so that it
+ * usually ends at the first slot. */
 #include "backends/native/ids.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/mem.h"
 
 #define SLOT_SIZE 512U
+#define LOCK_TIMEOUT_NS (10 * NSEC_PER_SEC) /* of what takes microseconds */
 
 struct slot {
-    char folder[SLOT_SIZE];
+    char folder[SLOT_SIZE]; /* and after its end the one before, if any */
 };
 
+/* Every server of the machine waits for this lock, so that one that was stopped must not stop all. */
 static int lock_file(const char *file, int *ret_fd, struct error *err)
 {
+    static const struct wait for_ever = {.deadline = DEADLINE_NONE};
+    struct error why = ERROR_INIT;
     _cleanup_(cleanup_free) char *dir = xstrndup(file, (size_t)(strrchr(file, '/') - file));
     _cleanup_fd_ int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 && errno == ENOENT) {
@@ -31,9 +39,11 @@ static int lock_file(const char *file, int *ret_fd, struct error *err)
     }
     if (fd < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "open the list of user id ranges %s", file);
-    while (flock(fd, LOCK_EX) < 0)
-        if (errno != EINTR)
-            return error_errno(err, ERR_UNAVAILABLE, errno, "lock %s", file);
+    if (fd_lock(fd, LOCK_TIMEOUT_NS, &for_ever, &why) < 0)
+        return error_set(err, ERR_UNAVAILABLE,
+                         "the list of user id ranges %s is locked by a server that doesn't go on (%s): end "
+                         "that one, /proc/locks names it",
+                         file, why.msg);
     *ret_fd = TAKE_FD(fd);
     return 0;
 }
@@ -47,19 +57,40 @@ static int read_slot(int fd, uint32_t n, struct slot *ret)
     return got < 0 ? -1 : 0;
 }
 
-static int write_slot(int fd, uint32_t n, const char *folder, struct error *err)
+/* before: "" without; also left out where there is no room for it. */
+static int write_slot(int fd, uint32_t n, const char *folder, const char *before, struct error *err)
 {
     struct slot s = {{0}};
-    memcpy(s.folder, folder, strlen(folder));
+    const size_t length = strlen(folder), length_before = strlen(before);
+    memcpy(s.folder, folder, length);
+    if (length + 1 + length_before < SLOT_SIZE)
+        memcpy(s.folder + length + 1, before, length_before);
     if (pwrite(fd, &s, sizeof(s), (off_t)n * SLOT_SIZE) != sizeof(s))
         return error_errno(err, ERR_UNAVAILABLE, errno, "write to the list of user id ranges");
     return 0;
 }
 
-static bool slot_is_free(const struct slot *s)
+static const char *folder_before(const struct slot *s)
+{
+    const size_t length = strlen(s->folder);
+    return length + 1 < SLOT_SIZE ? s->folder + length + 1 : "";
+}
+
+static bool is_gone(const char *folder)
 {
     struct stat st;
-    return s->folder[0] == '\0' || (lstat(s->folder, &st) < 0 && (errno == ENOENT || errno == ENOTDIR));
+    return folder[0] == '\0' || (lstat(folder, &st) < 0 && (errno == ENOENT || errno == ENOTDIR));
+}
+
+static bool slot_is_free(const struct slot *s)
+{
+    return is_gone(s->folder) && is_gone(folder_before(s));
+}
+
+/* Its own, and nobody else's that was to get this name. */
+static bool slot_is_of(const struct slot *s, const char *folder)
+{
+    return strcmp(s->folder, folder) == 0 && is_gone(folder_before(s));
 }
 
 static int check_folder(const char *folder, struct error *err)
@@ -92,11 +123,12 @@ int ids_take(const struct id_ranges *ranges, const char *folder, uint32_t *ret_b
         struct slot s;
         if (read_slot(fd, n, &s) < 0)
             return error_errno(err, ERR_UNAVAILABLE, errno, "read %s", ranges->file);
-        if (!slot_is_free(&s) && strcmp(s.folder, folder) != 0)
+        if (!slot_is_free(&s) && !slot_is_of(&s, folder))
             continue;
-        if (write_slot(fd, n, folder, err) < 0)
+        if (write_slot(fd, n, folder, "", err) < 0)
             return -1;
         *ret_base = ranges->first + n * ranges->size;
+        FAULT_POINT("create.ids-claimed");
         return 0;
     }
     return error_set(
@@ -132,7 +164,7 @@ int ids_hold(const struct id_ranges *ranges, const char *folder, uint32_t base, 
     if (!slot_is_free(&s))
         return error_set(err, ERR_UNAVAILABLE,
                          "the computer's user ids belong to another computer by now: %s", s.folder);
-    return write_slot(fd, n, folder, err);
+    return write_slot(fd, n, folder, "", err);
 }
 
 int ids_move(const struct id_ranges *ranges, uint32_t base, const char *to,
@@ -148,12 +180,29 @@ int ids_move(const struct id_ranges *ranges, uint32_t base, const char *to,
         return -1;
     if (read_slot(fd, n, &before) < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "read %s", ranges->file);
-    if (write_slot(fd, n, to, err) < 0)
+    if (write_slot(fd, n, to, before.folder, err) < 0)
         return -1;
-    if (move(ctx, err) == 0)
-        return 0;
-    write_slot(fd, n, before.folder, NULL);
-    return -1;
+    FAULT_POINT("give-id.ids-moved");
+    int failed = move(ctx, err);
+    write_slot(fd, n, failed < 0 ? before.folder : to, "", NULL); /* if not: both names are as good */
+    return failed < 0 ? -1 : 0;
+}
+
+static bool is_named_elsewhere(int fd, const struct id_ranges *ranges, uint32_t n, const char *folder)
+{
+    struct slot s;
+    for (uint32_t i = 0; i < ranges->count; i++)
+        if (i != n && read_slot(fd, i, &s) == 0 && strcmp(s.folder, folder) == 0)
+            return true;
+    return false;
+}
+
+/* One that had to give its name to another may still be listed under that, which the other is, too. */
+static bool is_holder(int fd, const struct id_ranges *ranges, uint32_t n, const struct slot *s,
+                      const char *folder)
+{
+    return strcmp(s->folder, folder) == 0 || strcmp(folder_before(s), folder) == 0 ||
+           (s->folder[0] && is_named_elsewhere(fd, ranges, n, s->folder));
 }
 
 int ids_give_back(const struct id_ranges *ranges, const char *folder, uint32_t base, struct error *err)
@@ -167,5 +216,5 @@ int ids_give_back(const struct id_ranges *ranges, const char *folder, uint32_t b
         return -1;
     if (read_slot(fd, n, &s) < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "read %s", ranges->file);
-    return strcmp(s.folder, folder) == 0 ? write_slot(fd, n, "", err) : 0;
+    return is_holder(fd, ranges, n, &s, folder) ? write_slot(fd, n, "", "", err) : 0;
 }

@@ -28,8 +28,8 @@ int ids_take(const struct id_ranges *ranges, const char *folder, uint32_t *ret_b
 int ids_hold(const struct id_ranges *ranges, const char *folder, uint32_t base, struct error *err);
 /* The range goes along when `move` brings the computer's folder to `to`, or leaves it where it is and fails.
  * The list is locked meanwhile, since a path that isn't there doesn't hold a range. If we are killed in
- * between, a computer with an id has its range; only one without may have lost it. */
+ * between, the folder has its range under whichever name it has, and nobody else is taken for its holder. */
 int ids_move(const struct id_ranges *ranges, uint32_t base, const char *to,
              int (*move)(void *ctx, struct error *err), void *ctx, struct error *err);
-/* Gives back a range, if the folder holds it. */
+/* Gives back a range, if the folder holds it, or held it until another took its name over. */
 int ids_give_back(const struct id_ranges *ranges, const char *folder, uint32_t base, struct error *err);

@@ -1,5 +1,5 @@
-/* The life of one computer: made (or brought back), recorded, killed, removed; and what is left of one whose
- * server died. */
+/* The life of one computer: made (or brought back), recorded, killed, removed. Of one that has outlived
+ * another server there is more in remains.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -9,13 +9,16 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/native/channel.h"
 #include "backends/native/folder.h"
 #include "backends/native/ids.h"
+#include "backends/native/keep.h"
 #include "backends/native/private.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -24,13 +27,45 @@
 #define READY_TIMEOUT_NS (20 * NSEC_PER_SEC)
 #define DEATH_TIMEOUT_MS 5000
 #define NAME_TIMEOUT_NS (2 * NSEC_PER_SEC)
+#define LEAVE_TIMEOUT_NS (2 * NSEC_PER_SEC)
 #define NOFILE 4096
 #define REMOVE_ATTEMPTS 5
 #define OWN_TIMEOUT_NS (120 * NSEC_PER_SEC)
 #define SHM_BYTES (64 * MIB)
+/* Programs ask for more than they use: node has 560 MiB of data when it has 50 in memory. */
+#define DATA_PER_MEMORY 4
 
-static struct native_instance *instance_new(struct native *n, struct zygote *zygote,
-                                            const struct computer_spec *spec, uint32_t id_base)
+/* What all have, and what this one has of its own. */
+static struct cgroup_values values_of(const struct native *n, const struct computer_spec *spec)
+{
+    const struct computer_options *o = spec->options;
+    struct cgroup_values v = n->limits;
+    if (o && (o->given & COMPUTER_MEMORY))
+        v.memory_bytes = o->memory_bytes;
+    if (o && (o->given & COMPUTER_PIDS))
+        v.pids = o->pids;
+    if (o && (o->given & COMPUTER_CPUS))
+        v.cpus = o->cpus;
+    return v;
+}
+
+static bool has_own_disk(const struct computer_spec *spec)
+{
+    return spec->options && spec->options->given & COMPUTER_DISK;
+}
+
+/* As it is to be, before anything is made. */
+static struct disk disk_of(const struct native *n, const struct computer_spec *spec)
+{
+    struct disks own;
+    if (!has_own_disk(spec))
+        return disk_planned(&n->disks);
+    disks_foresee(&own, spec->options->disk_bytes);
+    return disk_planned(&own);
+}
+
+struct native_instance *instance_new(struct native *n, struct zygote *zygote,
+                                     const struct computer_spec *spec, uint32_t id_base)
 {
     struct native_instance *i = xcalloc(1, sizeof(*i));
     i->base.ops = n->base.ops;
@@ -39,15 +74,19 @@ static struct native_instance *instance_new(struct native *n, struct zygote *zyg
     snprintf(i->id, sizeof(i->id), "%s", spec->id);
     snprintf(i->key, sizeof(i->key), "%s", spec->key);
     i->folder = xstrdup(spec->folder);
+    i->values = values_of(n, spec);
+    i->env = spec->options && spec->options->env ? strv_copy(spec->options->env) : NULL;
     i->id_base = id_base;
-    i->pidfd = i->channel = i->oom = -1;
+    i->pidfd = i->channel = i->oom = i->lock = -1;
     i->plain = n->plain;
-    i->disk = disk_planned(&n->disks);
+    i->disks = &n->disks;
+    i->disk = disk_of(n, spec);
     i->reaper = true;
+    figures_init(&i->figures);
     return i;
 }
 
-static struct native_instance *instance_free(struct native_instance *i)
+struct native_instance *instance_free(struct native_instance *i)
 {
     if (!i)
         return NULL;
@@ -56,8 +95,13 @@ static struct native_instance *instance_free(struct native_instance *i)
     fd_close(i->channel);
     fd_close(i->pidfd);
     fd_close(i->oom);
+    fd_close(i->lock);
     disk_close(&i->disk);
+    figures_done(&i->figures);
     zygote_unref(i->zygote);
+    json_decref(i->groups);
+    json_decref(i->limits);
+    strv_free(i->env);
     free(i->folder);
     free(i);
     return NULL;
@@ -66,13 +110,18 @@ static struct native_instance *instance_free(struct native_instance *i)
 /* How the zygote numbers an id of the host. */
 static uint32_t guest_id(const struct native *n, uint32_t id)
 {
-    return n->rung == RUNG_ROOT ? id : n->rung == RUNG_ONE_ID ? 0 : id - n->ids.first + 1;
+    return n->rung == RUNG_ONE_ID ? 0 : n->rung == RUNG_RANGE ? id - n->ids.first + 1 : id;
 }
 
-/* As whose we make what is the computer's. */
-static uint32_t owner_on_disk(const struct native_instance *i)
+uint32_t instance_owner(const struct native_instance *i)
 {
-    return i->native->rung == RUNG_ROOT ? i->id_base : ID_OURS;
+    const enum rung rung = i->native->rung;
+    return rung == RUNG_ROOT || (rung == RUNG_WEAK && geteuid() == 0) ? i->id_base : ID_OURS;
+}
+
+char *instance_home(const struct native_instance *i)
+{
+    return i->native->rung == RUNG_WEAK ? xasprintf("%s/native/upper", i->folder) : NULL;
 }
 
 /* FOLDER as the zygote names it: beneath the state directory. NULL: it isn't. */
@@ -85,6 +134,17 @@ static const char *folder_in_state(const struct native *n, const char *folder, s
     return NULL;
 }
 
+/* Where no group holds them. */
+static void fill_limits(const struct native_instance *i, struct guest_create *r)
+{
+    const struct native *n = i->native;
+    const struct cgroup_place *places = n->cgroups.places;
+    if (places[CGROUP_PIDS].weaker)
+        r->nproc = (uint32_t)i->values.pids + rung_processes_before(n->rung, n->machine.proc);
+    if (places[CGROUP_MEMORY].weaker)
+        r->data_bytes = (uint64_t)i->values.memory_bytes * DATA_PER_MEMORY;
+}
+
 static int fill_request(const struct native_instance *i, struct guest_create *r, struct error *err)
 {
     const char *folder = folder_in_state(i->native, i->folder, err);
@@ -94,17 +154,18 @@ static int fill_request(const struct native_instance *i, struct guest_create *r,
     if (length >= (int)sizeof(r->folder))
         return error_set(err, ERR_INVALID, "the computer's folder has too long a path: %s", i->folder);
     snprintf(r->hostname, sizeof(r->hostname), "%s", i->id);
+    cgroup_name(i->key, r->group, sizeof(r->group));
     r->id_base = guest_id(i->native, i->id_base);
     r->id_count = i->native->ids.size;
-    if (i->native->cgroups.places[CGROUP_PIDS].per_user)
-        r->nproc = (uint32_t)i->native->limits.pids;
+    fill_limits(i, r);
     r->nofile = NOFILE;
     r->shm_bytes = SHM_BYTES;
     r->file_bytes = i->disk.way == DISK_WATCHED ? (uint64_t)i->disk.limit.bytes : 0;
     return 0;
 }
 
-static int await_ready(struct native_instance *i, const struct wait *wait, struct error *err)
+int instance_await_ready(struct native_instance *i, const struct wait *wait, struct guest_ready *ret,
+                         int *ret_fd, struct error *err)
 {
     int64_t latest = clock_now() + READY_TIMEOUT_NS;
     struct wait bounded = wait_at_most(wait, latest);
@@ -113,14 +174,20 @@ static int await_ready(struct native_instance *i, const struct wait *wait, struc
             err->code = ERR_UNAVAILABLE; /* the caller has time left: this limit is ours */
         return error_prefix(err, "make the computer");
     }
-    struct guest_ready ready;
-    int extra = -1;
-    ssize_t n = channel_receive(i->channel, &ready, sizeof(ready), &extra);
-    fd_close(extra);
-    if (n != sizeof(ready) || ready.type != GUEST_READY)
+    _cleanup_fd_ int fd = -1;
+    ssize_t n = channel_receive(i->channel, ret, sizeof(*ret), &fd);
+    if (n != sizeof(*ret) || ret->type != GUEST_READY)
         return error_set(err, ERR_UNAVAILABLE,
                          "make the computer: its first process ended before it was ready");
-    return ready.error.stage[0] ? channel_failed(&ready.error, err) : 0;
+    if (ret->error.stage[0])
+        return channel_failed(&ret->error, err);
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+static bool is_to_be_kept(const struct native_instance *i)
+{
+    return i->native->keeps && i->lock >= 0;
 }
 
 /* Asks the zygote for the first process; what it needs but a group to be born in may come later. */
@@ -128,15 +195,22 @@ static int conceive(struct native_instance *i, int group, const struct wait *wai
                     struct error *err)
 {
     struct guest_create request = {.flags = i->reaper ? GUEST_SCOPE_REAPER : GUEST_HAS_CGROUP2};
-    int pair[2];
+    int pair[2], fds[3];
+    size_t count = 0;
     if (fill_request(i, &request, err) < 0)
         return -1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, ERR_LIMIT, errno, "make a socket pair");
     i->channel = pair[0];
     _cleanup_fd_ int far = pair[1]; /* not kept, so that init's end is the end of the channel */
-    const int fds[] = {far, group};
-    return zygote_ask(i->zygote, &request, fds, i->reaper ? 1 : 2, wait, asker, err);
+    fds[count++] = far;
+    if (!i->reaper)
+        fds[count++] = group;
+    if (is_to_be_kept(i)) {
+        request.flags |= GUEST_KEPT;
+        fds[count++] = i->lock;
+    }
+    return zygote_ask(i->zygote, &request, fds, count, wait, asker, err);
 }
 
 /* What we can't do ourselves: the files of a new computer become its own. */
@@ -156,9 +230,9 @@ static int make_files(struct native_instance *i, bool is_new, const struct wait 
     const struct native *n = i->native;
     const char *plain_from = i->plain ? n->toolbox.path : NULL;
     if (i->disk.way != DISK_IMAGE)
-        return is_new ? folder_make(i->folder, owner_on_disk(i), plain_from, err) : 0;
+        return is_new ? folder_make(i->folder, instance_owner(i), plain_from, err) : 0;
     if (is_new)
-        return folder_make_image(i->folder, owner_on_disk(i), plain_from, &n->disks, wait, &i->disk, err);
+        return folder_make_image(i->folder, instance_owner(i), plain_from, i->disks, wait, &i->disk, err);
     return folder_open_image(i->folder, wait, &i->disk, err);
 }
 
@@ -188,13 +262,16 @@ static int furnish(struct native_instance *i, bool is_new, struct cgroup_birth *
     struct native *n = i->native;
     if (make_files(i, is_new, wait, err) < 0 || (is_new && give_files(i, wait, err) < 0))
         return -1;
-    if (cgroup_limit(&n->cgroups, i->key, &n->limits, birth, err) < 0)
+    FAULT_POINT("create.files-made");
+    if (cgroup_limit(&n->cgroups, i->key, &i->values, birth, err) < 0)
         return -1;
+    FAULT_POINT("create.limits-made");
     if (send_begin(i, birth, wait, err) < 0)
         return -1;
+    FAULT_POINT("create.begun");
     if (!i->reaper)
         scopes_warm(&i->scopes);
-    return cgroup_check(&n->cgroups, i->key, &n->limits, err);
+    return cgroup_check(&n->cgroups, i->key, &i->values, birth, err);
 }
 
 static int give_birth(struct native_instance *i, bool is_new, struct cgroup_birth *birth,
@@ -203,6 +280,7 @@ static int give_birth(struct native_instance *i, bool is_new, struct cgroup_birt
     struct zygote_asker asker;
     if (conceive(i, birth->unified, wait, &asker, err) < 0)
         return -1;
+    FAULT_POINT("create.zygote-asked");
     if (furnish(i, is_new, birth, wait, err) < 0) {
         i->channel = fd_close(i->channel); /* tells init to give up */
         zygote_forget(i->zygote, &asker);
@@ -211,34 +289,83 @@ static int give_birth(struct native_instance *i, bool is_new, struct cgroup_birt
     if (zygote_await(i->zygote, &asker, wait, &i->pid, &i->pidfd, err) < 0)
         return -1;
     i->start = clock_process_start(i->pid);
-    return await_ready(i, wait, err);
+    FAULT_POINT("create.born");
+    struct guest_ready ready;
+    _cleanup_fd_ int none = -1;
+    return instance_await_ready(i, wait, &ready, &none, err);
 }
 
-static int start(struct native_instance *i, bool is_new, const struct wait *wait, struct error *err)
+/* From now on it outlives us. Nothing has run in it that could: without a process init doesn't. */
+static int keep(struct native_instance *i, const struct wait *wait, struct error *err)
+{
+    const struct guest_keep request = {.type = GUEST_KEEP};
+    _cleanup_fd_ int socket = -1;
+    if (!is_to_be_kept(i))
+        return 0;
+    if (keep_bind(i->folder, &socket, err) < 0) {
+        backend_tell_full(err);
+        return -1;
+    }
+    const int fds[] = {socket, i->lock};
+    struct error why = ERROR_INIT;
+    /* Init may have ended already, which says nothing of the computer's files. */
+    if (channel_send(i->channel, &request, sizeof(request), NULL, 0, fds, ARRAY_LEN(fds), wait, &why) < 0)
+        return error_set(err, why.code == ERR_GONE ? ERR_UNAVAILABLE : why.code, "make the computer: %s",
+                         why.msg);
+    i->kept = true;
+    FAULT_POINT("keep.told");
+    return 0;
+}
+
+static int start(struct native_instance *i, bool is_new, bool prepared, const struct wait *wait,
+                 struct error *err)
 {
     struct cgroup_birth birth = CGROUP_BIRTH_NONE;
-    int failed = cgroup_begin(&i->native->cgroups, i->key, owner_on_disk(i), &birth, err);
+    birth.was_prepared = prepared;
+    int failed = cgroup_begin(&i->native->cgroups, i->key, instance_owner(i), &birth, err);
     if (birth.unified >= 0) {
         _cleanup_(cleanup_free) char *group = cgroup_unified(&i->native->cgroups, i->key);
-        scopes_init(&i->scopes, group, owner_on_disk(i));
+        scopes_init(&i->scopes, group, instance_owner(i));
         i->reaper = false;
     }
+    FAULT_POINT("create.group-made");
     if (failed == 0)
         failed = give_birth(i, is_new, &birth, wait, err);
+    if (failed == 0)
+        failed = keep(i, wait, err);
+    FAULT_POINT("create.ready");
     i->oom = birth.oom;
     cgroup_birth_done(&birth);
     return failed;
 }
 
-static int await_death(int pidfd, struct error *err)
+/* Without a namespace of processes, who ends init first ends nobody else: it is told to. */
+void instance_end_init(int pidfd, bool weak)
+{
+    pidfd_send_signal(pidfd, weak ? GUEST_END_SIGNAL : SIGKILL, NULL, 0);
+    if (weak)
+        pidfd_send_signal(pidfd, SIGCONT, NULL, 0);
+}
+
+bool instance_awaits_death(int pidfd)
 {
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
     int n;
     do {
         n = poll(&p, 1, DEATH_TIMEOUT_MS);
     } while (n < 0 && errno == EINTR);
-    if (n > 0)
+    return n > 0;
+}
+
+int instance_await_death(int pidfd, bool weak, struct error *err)
+{
+    if (instance_awaits_death(pidfd))
         return 0;
+    if (weak) { /* what it leaves then is the zygote's to end */
+        instance_end_init(pidfd, false);
+        if (instance_awaits_death(pidfd))
+            return 0;
+    }
     return error_set(err, ERR_BUSY,
                      "the computer's processes are not gone %d ms after they were killed; "
                      "they are stuck in the kernel",
@@ -253,11 +380,13 @@ static int stop(struct native_instance *i, struct error *err)
     i->channel = fd_close(i->channel);
     if (i->pidfd >= 0) {
         instance_kill(&i->base);
-        result = await_death(i->pidfd, err);
+        result = instance_await_death(i->pidfd, i->native->rung == RUNG_WEAK, err);
     }
+    FAULT_POINT("end.processes-ended");
     disk_close(&i->disk); /* now it is unmounted */
-    if (cgroup_remove(&i->native->cgroups, i->key, NULL, result < 0 ? NULL : err) < 0)
+    if (cgroup_remove(&i->native->cgroups, i->key, i->groups, result < 0 ? NULL : err) < 0)
         result = -1;
+    FAULT_POINT("end.groups-removed");
     return result;
 }
 
@@ -272,32 +401,83 @@ static int take_files(struct native *n, const char *folder, struct error *err)
     return zygote ? zygote_own(zygote, in_state, 0, &wait, err) : -1;
 }
 
-static int remove_files(struct native *n, const char *folder, uint32_t id_base, struct error *err)
+int instance_remove_files(struct native *n, const char *folder, uint32_t id_base, struct error *err)
 {
     /* Again: an init that nobody waited for may still be making something. */
     int result = -1;
-    for (int attempt = 0; result < 0 && attempt < (n->rung == RUNG_RANGE ? REMOVE_ATTEMPTS : 1); attempt++)
+    for (int attempt = 0;
+         result < 0 && attempt < (n->rung == RUNG_ROOT || n->rung == RUNG_ONE_ID ? 1 : REMOVE_ATTEMPTS);
+         attempt++)
         result = take_files(n, folder, err) < 0 || folder_remove(folder, err) < 0 ? -1 : 0;
+    keep_remove(folder);
+    FAULT_POINT("end.files-removed");
     if (id_base && ids_give_back(&n->ids, folder, id_base, result < 0 ? NULL : err) < 0)
         result = -1;
+    FAULT_POINT("end.ids-given-back");
     return result;
 }
 
+static int lock(struct native_instance *i, const struct computer_spec *spec, const struct wait *wait,
+                struct error *err)
+{
+    if (spec->temporary || keep_lock(spec->folder, wait, &i->lock, err) == 0)
+        return 0;
+    backend_tell_full(err);
+    return -1;
+}
+
+/* The groups that were prepared have the limits of all. */
+static bool use_prepared(struct native *n, const struct computer_spec *spec)
+{
+    const unsigned own = COMPUTER_MEMORY | COMPUTER_PIDS | COMPUTER_CPUS;
+    if (!spec->prepared || !spec->options || !(spec->options->given & own))
+        return spec->prepared;
+    cgroup_remove(&n->cgroups, spec->key, NULL, NULL);
+    return false;
+}
+
+/* What the image of one with a size of its own is made from: a cap that isn't enforced would be none. */
+static int make_own_disks(const struct native *n, const struct computer_spec *spec, struct disks *ret,
+                          struct error *err)
+{
+    struct disks own;
+    if (!has_own_disk(spec))
+        return 0;
+    disks_foresee(&own, spec->options->disk_bytes);
+    disks_prepare(&own, n->state_dir, native_why_no_image(n));
+    if (own.way != DISK_IMAGE)
+        return error_set(
+            err, ERR_UNSUPPORTED,
+            "a computer can't have a 'disk' of its own here (%s): leave it out, and it is as the "
+            "server has it for all",
+            own.why);
+    *ret = own;
+    return 0;
+}
+
 /* One attempt, as overlay or plain. Nothing is left of one that fails. */
-static int create_once(struct native *n, const struct computer_spec *spec, const struct wait *wait,
-                       struct native_instance **ret, struct error *err)
+static int create_once(struct native *n, const struct computer_spec *spec, const struct disks *disks,
+                       const struct wait *wait, struct native_instance **ret, struct error *err)
 {
     uint32_t id_base;
     _cleanup_(cleanup_zygote_unref) struct zygote *zygote = native_ready(n, wait, err);
-    if (!zygote || ids_take(&n->ids, spec->folder, &id_base, err) < 0)
+    const int taken = zygote ? ids_take(&n->ids, spec->folder, &id_base, err) : -1;
+    if (taken < 0) {
+        if (zygote)
+            backend_tell_full(err);
+        if (spec->prepared)
+            cgroup_remove(&n->cgroups, spec->key, NULL, NULL);
         return -1;
+    }
     struct native_instance *i = instance_new(n, zygote, spec, id_base);
-    if (start(i, true, wait, err) < 0) {
+    i->disks = disks;
+    if (lock(i, spec, wait, err) < 0 || start(i, true, use_prepared(n, spec), wait, err) < 0) {
         stop(i, NULL);
-        remove_files(n, spec->folder, id_base, NULL);
+        instance_remove_files(n, spec->folder, id_base, NULL);
         instance_free(i);
         return -1;
     }
+    i->disks = &n->disks;
     *ret = i;
     return 0;
 }
@@ -308,11 +488,15 @@ int instance_create(struct backend *b, const struct computer_spec *spec, const s
     struct native *n = native_of(b);
     struct native_instance *i;
     struct error e = ERROR_INIT;
-    int failed = create_once(n, spec, wait, &i, &e);
+    _cleanup_(disks_done) struct disks own = DISKS_NONE;
+    if (make_own_disks(n, spec, &own, err) < 0)
+        return -1;
+    const struct disks *disks = has_own_disk(spec) ? &own : &n->disks;
+    int failed = create_once(n, spec, disks, wait, &i, &e);
     if (failed < 0 && e.code == ERR_UNSUPPORTED) {
         if (native_go_plain(n, e.msg, err) < 0)
             return -1;
-        failed = create_once(n, spec, wait, &i, &e);
+        failed = create_once(n, spec, disks, wait, &i, &e);
     }
     if (failed < 0) {
         if (err)
@@ -328,40 +512,48 @@ int instance_give_id(struct instance *instance, const struct computer_spec *spec
 {
     struct native_instance *i = instance_of(instance);
     const struct wait wait = {.deadline = clock_now() + NAME_TIMEOUT_NS};
+    struct zygote_asker asker;
+    if (!spec->temporary && keep_lock(i->folder, &wait, &i->lock, err) < 0)
+        return -1;
+    if (zygote_ask_name(i->zygote, i->pid, spec->id, is_to_be_kept(i) ? i->lock : -1, &wait, &asker, err) < 0)
+        return -1;
+    if (ids_move(&i->native->ids, i->id_base, spec->folder, move, ctx, err) < 0) {
+        zygote_forget(i->zygote, &asker); /* a name that nobody will see */
+        return -1;
+    }
+    FAULT_POINT("give-id.moved");
+    free(i->folder);
+    i->folder = xstrdup(spec->folder);
+    snprintf(i->id, sizeof(i->id), "%s", spec->id);
+    return zygote_await_name(i->zygote, &asker, &wait, err) < 0 ? -1 : keep(i, &wait, err);
+}
+
+static int stay(void *ctx, struct error *err)
+{
+    (void)ctx;
+    (void)err;
+    return 0;
+}
+
+int instance_make_way(struct instance *instance, const char *folder, struct error *err)
+{
+    struct native_instance *i = instance_of(instance);
+    if (ids_move(&i->native->ids, i->id_base, folder, stay, NULL, err) < 0)
+        return -1;
+    free(i->folder);
+    i->folder = xstrdup(folder);
+    return 0;
+}
+
+int instance_take_over(struct instance *instance, const struct computer_spec *spec,
+                       int (*move)(void *ctx, struct error *err), void *ctx, struct error *err)
+{
+    struct native_instance *i = instance_of(instance); /* its name inside it has from birth */
     if (ids_move(&i->native->ids, i->id_base, spec->folder, move, ctx, err) < 0)
         return -1;
     free(i->folder);
     i->folder = xstrdup(spec->folder);
-    snprintf(i->id, sizeof(i->id), "%s", spec->id);
-    return zygote_name(i->zygote, i->pid, spec->id, &wait, err);
-}
-
-/* Kills the process that the record names, if it is still that one. */
-static int kill_recorded(const json_t *data, struct error *err)
-{
-    const char *boot_id = json_get_string(data, "boot_id");
-    pid_t pid = (pid_t)json_integer_value(json_object_get(data, "pid"));
-    uint64_t start_time = (uint64_t)json_integer_value(json_object_get(data, "start"));
-    if (pid <= 1 || !start_time || !boot_id || strcmp(boot_id, clock_boot_id()) != 0)
-        return 0;
-    _cleanup_fd_ int pidfd = pidfd_open(pid, 0);
-    if (pidfd < 0 || clock_process_start(pid) != start_time)
-        return 0;
-    pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
-    return await_death(pidfd, err);
-}
-
-/* Ends what a dead server has left of a computer: the record's process and groups, and the groups that this
- * server would have made, since the record may be older than the last start. */
-static int end_remains(struct native *n, const char *key, const json_t *data, struct error *err)
-{
-    int result = kill_recorded(data, err);
-    const json_t *groups = json_object_get(data, "groups");
-    if (groups && cgroup_remove(&n->cgroups, key, groups, result < 0 ? NULL : err) < 0)
-        result = -1;
-    if (n->prepared && cgroup_remove(&n->cgroups, key, NULL, result < 0 ? NULL : err) < 0)
-        result = -1;
-    return result;
+    return 0;
 }
 
 /* What a computer was made as, it stays. */
@@ -393,6 +585,20 @@ static int check_rung(const struct native *n, const json_t *data, struct error *
         made_on, rung_name(n->rung));
 }
 
+/* Nothing of it lives any more, or is to. */
+static int start_again(struct native_instance *i, const struct computer_spec *spec, const json_t *data,
+                       const struct wait *wait, struct error *err)
+{
+    if (instance_end_remains(i->native, spec, data, err) < 0 || lock(i, spec, wait, err) < 0)
+        return -1;
+    if (start(i, false, false, wait, err) == 0)
+        return 0;
+    if (err && err->code == ERR_UNSUPPORTED)
+        err->code = ERR_UNAVAILABLE;
+    stop(i, NULL);
+    return -1;
+}
+
 int instance_attach(struct backend *b, const struct computer_spec *spec, const json_t *data,
                     const struct wait *wait, struct instance **ret, struct error *err)
 {
@@ -407,18 +613,15 @@ int instance_attach(struct backend *b, const struct computer_spec *spec, const j
         return -1;
     _cleanup_(cleanup_zygote_unref) struct zygote *zygote = native_ready(n, wait, err);
     if (!zygote || check_rung(n, data, err) < 0 ||
-        ids_hold(&n->ids, spec->folder, (uint32_t)id_base, err) < 0 ||
-        end_remains(n, spec->key, data, err) < 0)
+        ids_hold(&n->ids, spec->folder, (uint32_t)id_base, err) < 0)
         return -1;
     struct native_instance *i = instance_new(n, zygote, spec, (uint32_t)id_base);
     if (has_image)
         i->disk.way = DISK_IMAGE;
     else if (i->disk.way == DISK_IMAGE)
         i->disk.way = DISK_WATCHED; /* it was made without */
-    if (start(i, false, wait, err) < 0) {
-        if (err && err->code == ERR_UNSUPPORTED)
-            err->code = ERR_UNAVAILABLE;
-        stop(i, NULL);
+    int resumed = instance_resume(i, data, wait, err);
+    if (resumed < 0 || (resumed == 0 && start_again(i, spec, data, wait, err) < 0)) {
         instance_free(i);
         return -1;
     }
@@ -434,8 +637,8 @@ static json_t *limit_record(const struct native *n, enum cgroup_limit limit, con
     json_object_set_new(o, "enforced", json_boolean(place->version != 0));
     if (place->version == 0 && place->why)
         json_object_set_new(o, "why", json_string(place->why));
-    if (place->per_user)
-        json_object_set_new(o, "weaker", json_string("each user of the computer has this limit"));
+    if (place->weaker)
+        json_object_set_new(o, "weaker", json_string(place->weaker));
     return o;
 }
 
@@ -457,34 +660,59 @@ static json_t *disk_record(const struct native *n, const struct disk *d)
     return o;
 }
 
-json_t *instance_plan(const struct backend *b, const struct computer_spec *spec)
+static json_t *plan(const struct native *n, const char *key, const struct cgroup_values *values,
+                    const struct disk *disk)
 {
-    const struct native *n = (const struct native *)b;
     json_t *limits = json_object();
     json_object_set_new(limits, "memory",
-                        limit_record(n, CGROUP_MEMORY, "bytes", json_integer(n->limits.memory_bytes)));
-    json_object_set_new(limits, "pids", limit_record(n, CGROUP_PIDS, "count", json_integer(n->limits.pids)));
-    json_object_set_new(limits, "cpu", limit_record(n, CGROUP_CPU, "cpus", json_real(n->limits.cpus)));
-    const struct disk planned = disk_planned(&n->disks);
-    json_object_set_new(limits, "disk", disk_record(n, &planned));
+                        limit_record(n, CGROUP_MEMORY, "bytes", json_integer(values->memory_bytes)));
+    json_object_set_new(limits, "pids", limit_record(n, CGROUP_PIDS, "count", json_integer(values->pids)));
+    json_object_set_new(limits, "cpu", limit_record(n, CGROUP_CPU, "cpus", json_real(values->cpus)));
+    json_object_set_new(limits, "disk", disk_record(n, disk));
 
     json_t *o = json_object();
-    json_object_set_new(o, "groups", cgroup_list(&n->cgroups, spec->key));
+    json_object_set_new(o, "groups", cgroup_list(&n->cgroups, key));
     json_object_set_new(o, "limits", limits);
     json_object_set_new(o, "network", json_string("none"));
     json_object_set_new(o, "rung", json_string(rung_name(n->rung)));
+    if (n->weaker)
+        json_object_set_new(o, "weaker", json_string(n->weaker));
     return o;
+}
+
+json_t *instance_plan(const struct backend *b, const struct computer_spec *spec)
+{
+    const struct native *n = (const struct native *)b;
+    const struct cgroup_values values = values_of(n, spec);
+    const struct disk disk = disk_of(n, spec);
+    return plan(n, spec->key, &values, &disk);
+}
+
+static const char *root_kind(const struct native_instance *i)
+{
+    return i->native->rung == RUNG_WEAK ? "machine" : i->plain ? "plain" : "overlay";
 }
 
 json_t *instance_record(const struct instance *instance)
 {
     const struct native_instance *i = instance_of(instance);
-    json_t *o = instance_plan(&i->native->base, &(struct computer_spec){.key = i->key});
-    json_object_set_new(json_object_get(o, "limits"), "disk", disk_record(i->native, &i->disk));
+    struct stat st;
+    json_t *o = plan(i->native, i->key, &i->values, &i->disk);
+    if (i->groups)
+        json_object_set(o, "groups", i->groups);
+    if (i->limits)
+        json_object_set(o, "limits", i->limits);
+    if (i->disk.fd >= 0)
+        json_object_set_new(o, "disk_device", json_integer((json_int_t)disk_device(&i->disk)));
     json_object_set_new(o, "id_base", json_integer(i->id_base));
-    json_object_set_new(o, "root", json_string(i->plain ? "plain" : "overlay"));
+    json_object_set_new(o, "root", json_string(root_kind(i)));
+    if (stat(i->folder, &st) == 0) { /* no copy of it is the computer's folder */
+        json_object_set_new(o, "folder_device", json_integer((json_int_t)st.st_dev));
+        json_object_set_new(o, "folder_inode", json_integer((json_int_t)st.st_ino));
+    }
     json_object_set_new(o, "pid", json_integer(i->pid));
     json_object_set_new(o, "start", json_integer((json_int_t)i->start));
+    json_object_set_new(o, "serial", json_integer((json_int_t)clock_process_serial(i->pidfd)));
     json_object_set_new(o, "boot_id", json_string(clock_boot_id()));
     return o;
 }
@@ -492,21 +720,66 @@ json_t *instance_record(const struct instance *instance)
 bool instance_alive(const struct instance *instance)
 {
     struct pollfd p = {.fd = instance_of(instance)->pidfd, .events = POLLIN};
-    return poll(&p, 1, 0) == 0;
+    return p.fd >= 0 && poll(&p, 1, 0) == 0; /* without init after a restart that failed */
 }
 
 /* The end of pid 1 is the end of its pid namespace, and so of all that the computer runs. */
 void instance_kill(struct instance *instance)
 {
-    pidfd_send_signal(instance_of(instance)->pidfd, SIGKILL, NULL, 0);
+    const struct native_instance *i = instance_of(instance);
+    instance_end_init(i->pidfd, i->native->rung == RUNG_WEAK);
+}
+
+/* True if it goes on without us. */
+static bool leave(struct native_instance *i)
+{
+    const struct guest_leave request = {.type = GUEST_LEAVE};
+    const struct wait wait = {.deadline = clock_now() + LEAVE_TIMEOUT_NS};
+    struct guest_ready ready;
+    _cleanup_fd_ int none = -1;
+    if (!i->kept || channel_send(i->channel, &request, sizeof(request), NULL, 0, NULL, 0, &wait, NULL) < 0 ||
+        instance_await_ready(i, &wait, &ready, &none, NULL) < 0)
+        return false;
+    zygote_outlives(i->zygote);
+    return true;
 }
 
 int instance_detach(struct instance *instance, struct error *err)
 {
     struct native_instance *i = instance_of(instance);
-    int result = stop(i, err);
+    int result = leave(i) ? 1 : stop(i, err);
     instance_free(i);
     return result;
+}
+
+/* All that was started is ended, and the files are those that there are. */
+int instance_restart(struct instance *instance, const struct wait *wait, struct error *err)
+{
+    struct native_instance *i = instance_of(instance);
+    bool was_image = i->disk.way == DISK_IMAGE;
+    if (stop(i, err) < 0)
+        return -1;
+    FAULT_POINT("restart.stopped");
+    if (!i->reaper)
+        scopes_done(&i->scopes);
+    i->reaper = true;
+    i->kept = false;
+    i->pidfd = fd_close(i->pidfd);
+    i->oom = fd_close(i->oom);
+    json_decref(TAKE_PTR(i->groups));
+    json_decref(TAKE_PTR(i->limits));
+    if (was_image)
+        i->disk.way = DISK_IMAGE;
+    struct zygote *zygote = native_ready(i->native, wait, err);
+    if (!zygote)
+        return -1;
+    zygote_unref(i->zygote);
+    i->zygote = zygote;
+    if (start(i, false, false, wait, err) < 0) {
+        stop(i, NULL);
+        return -1;
+    }
+    return 0;
 }
 
 int instance_remove(struct instance *instance, struct error *err)
@@ -514,36 +787,8 @@ int instance_remove(struct instance *instance, struct error *err)
     struct native_instance *i = instance_of(instance);
     disk_throw_away(&i->disk);
     int result = stop(i, err);
-    if (remove_files(i->native, i->folder, i->id_base, result < 0 ? NULL : err) < 0)
+    if (instance_remove_files(i->native, i->folder, i->id_base, result < 0 ? NULL : err) < 0)
         result = -1;
     instance_free(i);
-    return result;
-}
-
-/* Where groups would be is known only after this; without it there are none to end but the recorded ones. */
-static void know_groups(struct native *n)
-{
-    struct error ignored = ERROR_INIT;
-    struct wait wait = {.deadline = DEADLINE_NONE};
-    zygote_unref(native_ready(n, &wait, &ignored));
-}
-
-int instance_settle(struct backend *b, const struct computer_spec *spec, const json_t *data,
-                    struct error *err)
-{
-    struct native *n = native_of(b);
-    know_groups(n);
-    return end_remains(n, spec->key, data, err);
-}
-
-int instance_reap(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err)
-{
-    struct native *n = native_of(b);
-    know_groups(n);
-    int result = end_remains(n, spec->key, data, err);
-    int64_t id_base = json_integer_value(json_object_get(data, "id_base"));
-    bool known = id_base > 0 && id_base <= UINT32_MAX;
-    if (remove_files(n, spec->folder, known ? (uint32_t)id_base : 0, result < 0 ? NULL : err) < 0)
-        result = -1;
     return result;
 }

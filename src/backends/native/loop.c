@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <linux/loop.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <unistd.h>
@@ -16,7 +15,6 @@
 
 #define DEVICE_TRIES 64 /* another process may take the device that we were told is free */
 #define LOCK_TIMEOUT_NS (10 * NSEC_PER_SEC)
-#define LOCK_AGAIN_NS (5 * NSEC_PER_MSEC)
 
 static const char *const flags[] = {
     "noinit_itable", /* what was never used of the tables isn't written */
@@ -25,20 +23,13 @@ static const char *const flags[] = {
 
 int loop_lock(int image, const struct wait *wait, struct error *err)
 {
-    const int64_t latest = clock_now() + LOCK_TIMEOUT_NS;
-    while (flock(image, LOCK_EX | LOCK_NB) < 0) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return error_errno(err, ERR_UNAVAILABLE, errno, "lock the computer's disk");
-        if (clock_now() >= latest)
-            return error_set(err, ERR_BUSY,
-                             "the computer's disk is still mounted: processes of it may be "
-                             "stuck in the kernel");
-        if (wait_check(wait, err) < 0)
-            return -1;
-        /* Nothing tells when the kernel is done with it. */
-        wait_pause(wait, LOCK_AGAIN_NS, NULL);
-    }
-    return 0;
+    struct error why = ERROR_INIT;
+    if (fd_lock(image, LOCK_TIMEOUT_NS, wait, &why) == 0)
+        return 0;
+    if (why.code == ERR_BUSY)
+        return error_set(err, ERR_BUSY,
+                         "the computer's disk is still mounted: processes of it may be stuck in the kernel");
+    return error_set(err, why.code, "the computer's disk: %s", why.msg);
 }
 
 /* A device with this file. Freed when nobody has it open or mounted. */

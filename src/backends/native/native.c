@@ -18,6 +18,9 @@
 #include "base/mem.h"
 
 #define PREPARE_TIMEOUT_NS (15 * NSEC_PER_SEC)
+#define PROC_HIDDEN                                                                                          \
+    "/proc tells of no process, and /dev/stdin and /dev/fd lead nowhere, since parts of /proc are hidden "   \
+    "here, as in containers: run the container with `--security-opt systempaths=unconfined`"
 
 static const struct cgroup_values default_limits = {.memory_bytes = 512 * MIB, .pids = 512, .cpus = 1.0};
 
@@ -30,10 +33,10 @@ static const struct native_machine this_machine = {
 
 /* --- what all computers share --- */
 
-int native_check(const char *rootfs, struct error *err)
+int native_check(const char *rootfs, bool allow_weak, struct error *err)
 {
     struct stat st;
-    if (geteuid() != 0 && rung_check("/proc", err) < 0)
+    if (!allow_weak && rung_check("/proc", geteuid() == 0, err) < 0)
         return -1;
     if (rootfs && stat(rootfs, &st) < 0)
         return error_errno(err, ERR_INVALID, errno, "--rootfs %s can't be used", rootfs);
@@ -50,7 +53,7 @@ int native_check(const char *rootfs, struct error *err)
 /* What stays as it is for good. */
 static int prepare_machine(struct native *n, struct error *err)
 {
-    if (native_check(n->rootfs, err) < 0)
+    if (native_check(n->rootfs, n->allow_weak, err) < 0)
         return -1;
     if (dir_make(n->state_dir, 0711, err) < 0)
         return error_recast(err, ERR_UNAVAILABLE, "the state directory can't be used");
@@ -66,9 +69,9 @@ static int prepare_machine(struct native *n, struct error *err)
     return 0;
 }
 
-static uint32_t range_size(enum rung rung)
+static uint32_t range_size(void)
 {
-    return rung == RUNG_ONE_ID ? 1 : geteuid() == 0 ? ID_RANGE_SIZE : ID_SUBRANGE_SIZE;
+    return geteuid() == 0 ? ID_RANGE_SIZE : ID_SUBRANGE_SIZE;
 }
 
 /* Whether it is worth a try. Root of a container may be none of the machine, but has ids to give. Nothing but
@@ -76,21 +79,23 @@ static uint32_t range_size(enum rung rung)
 static bool may_hold(struct native *n, enum rung rung)
 {
     if (rung == RUNG_ROOT)
-        return geteuid() == 0;
+        return geteuid() == 0 && rung_check(n->machine.proc, true, NULL) == 0;
     if (rung == RUNG_ONE_ID)
         return geteuid() != 0; /* root's own id is not for computers */
-    cleanup_free(&n->subids.file);
-    return !n->rootfs && subids_find(n->machine.ids_file, &n->subids) && n->subids.count >= range_size(rung);
+    if (rung == RUNG_WEAK)
+        return n->allow_weak && !n->rootfs;
+    free(TAKE_PTR(n->subids.file));
+    return !n->rootfs && subids_find(n->machine.ids_file, &n->subids) && n->subids.count >= range_size();
 }
 
 static void take_rung(struct native *n, enum rung rung)
 {
     n->rung = rung;
-    if (rung == RUNG_ROOT)
+    if (rung == RUNG_ROOT || (rung == RUNG_WEAK && geteuid() == 0))
         n->ids = (struct id_ranges){n->machine.ids_file, ID_RANGE_FIRST, ID_RANGE_SIZE, ID_RANGE_COUNT};
     else if (rung == RUNG_RANGE)
-        n->ids = (struct id_ranges){n->subids.file, n->subids.users, range_size(rung),
-                                    n->subids.count / range_size(rung)};
+        n->ids =
+            (struct id_ranges){n->subids.file, n->subids.users, range_size(), n->subids.count / range_size()};
     else
         n->ids = (struct id_ranges){NULL, geteuid(), 1, 1};
     n->scope_by_move = rung == RUNG_RANGE; /* which doesn't let us give groups away */
@@ -101,6 +106,7 @@ static uint32_t rung_flags(enum rung rung)
     static const uint32_t flags[RUNGS] = {
         [RUNG_RANGE] = GUEST_USERS,
         [RUNG_ONE_ID] = GUEST_USERS | GUEST_ONE_ID,
+        [RUNG_WEAK] = GUEST_WEAK,
     };
     return flags[rung];
 }
@@ -118,15 +124,49 @@ static struct zygote *start_zygote(struct native *n, const struct wait *wait, st
     }
     strcpy(setup.state_dir, n->state_dir);
     strcpy(setup.base_dir, base);
-    return zygote_start(&setup, &n->subids, wait, err);
+    int parents[CGROUP_PARENTS_MAX] = {-1};
+    size_t count = n->keeps ? cgroups_open_parents(&n->cgroups, parents) : 0;
+    struct zygote *z = zygote_start(&setup, &n->subids, parents, count, wait, err);
+    for (size_t i = 0; i < count; i++)
+        fd_close(parents[i]);
+    return z;
 }
 
 /* An image belongs to the machine's root. */
-static const char *why_no_image(const struct native *n)
+const char *native_why_no_image(const struct native *n)
 {
     if (n->machine.no_images)
         return "images are not tried";
     return n->rung == RUNG_ROOT ? NULL : "only root of the machine can mount an image for each computer";
+}
+
+/* What a limit is replaced by where no group holds it. */
+static void replace_limits(struct native *n)
+{
+    struct cgroup_place *places = n->cgroups.places;
+    if (places[CGROUP_PIDS].version == 0)
+        places[CGROUP_PIDS].weaker = rung_counts_processes(n->rung);
+    if (places[CGROUP_MEMORY].version == 0)
+        places[CGROUP_MEMORY].weaker = "each process, of data that it has asked for: four times that";
+}
+
+/* What is known of all computers once there is a zygote. */
+static void settle(struct native *n, const struct zygote *z)
+{
+    if (n->rung == RUNG_WEAK)
+        cgroups_drop_unified(&n->cgroups); /* it takes clone3, which filters of engines know nothing of */
+    n->keeps &= n->rung != RUNG_WEAK;      /* nobody would be there to end what an init leaves behind */
+    replace_limits(n);
+    disks_prepare(&n->disks, n->state_dir, native_why_no_image(n));
+    if (n->rung == RUNG_RANGE)
+        disks_give_up(&n->disks, "its files are not this user's to look into");
+    _cleanup_(cleanup_free) char *limits = describe_limits(&n->limits, &n->cgroups, &n->disks);
+    const char *words = rung_words(n->rung), *proc = zygote_hides_proc(z) ? PROC_HIDDEN : NULL;
+    if (words || proc)
+        n->weaker = xasprintf("%s%s%s", words ? words : "", words && proc ? "; " : "", proc ? proc : "");
+    n->limits_held = xasprintf("%s%s%s", limits, n->weaker ? "; " : "", n->weaker ? n->weaker : "");
+    n->proc_hidden = proc != NULL;
+    n->prepared = true;
 }
 
 /* On the first rung that holds. */
@@ -146,15 +186,7 @@ static struct zygote *climb(struct native *n, const struct wait *wait, struct er
         *err = refusal;
         return NULL;
     }
-    struct cgroup_place *pids = &n->cgroups.places[CGROUP_PIDS];
-    pids->per_user = pids->version == 0 && rung_counts_processes(n->rung);
-    disks_prepare(&n->disks, n->state_dir, why_no_image(n));
-    if (n->rung == RUNG_RANGE)
-        disks_give_up(&n->disks, "its files are not this user's to look into");
-    _cleanup_(cleanup_free) char *limits = describe_limits(&n->limits, &n->cgroups, &n->disks);
-    const char *words = rung_words(n->rung);
-    n->limits_held = xasprintf("%s%s%s", limits, words ? "; " : "", words ? words : "");
-    n->prepared = true;
+    settle(n, z);
     return z;
 }
 
@@ -163,7 +195,7 @@ static void unprepare(struct native *n)
 {
     toolbox_done(&n->toolbox);
     cgroups_done(&n->cgroups);
-    cleanup_free(&n->subids.file);
+    free(TAKE_PTR(n->subids.file));
 }
 
 static struct zygote *prepare(struct native *n, struct error *err)
@@ -189,8 +221,8 @@ static int prepare_for_all_locked(struct native *n, struct error *err)
     zygote_unref(dead);
     struct zygote *z = prepare(n, &why);
     pthread_mutex_lock(&n->lock);
-    if (why.code == ERR_NOT_FOUND)
-        why.code = ERR_UNAVAILABLE; /* what isn't found is no computer */
+    if (why.code == ERR_NOT_FOUND || why.code == ERR_GONE)
+        why.code = ERR_UNAVAILABLE; /* what isn't found, or has ended, is no computer */
     n->zygote = z;
     attempt_end(&n->preparing, z ? NULL : &why);
     return z ? 0 : error_set(err, why.code, "%s", why.msg);
@@ -238,10 +270,14 @@ static int native_probe(struct backend *b, const struct wait *wait, struct error
     return z ? 0 : -1;
 }
 
-static int native_prepare(struct backend *b, const char *folder, struct error *err)
+static int native_prepare(struct backend *b, const struct computer_spec *spec, struct error *err)
 {
     const struct native *n = native_of(b);
-    return n->plain || !n->prepared ? 0 : folder_prepare(folder, &n->disks, err);
+    if (n->plain || !n->prepared)
+        return 0;
+    return folder_prepare(spec->folder, &n->disks, err) < 0
+               ? -1
+               : cgroup_prepare(&n->cgroups, spec->key, &n->limits, err);
 }
 
 static void native_warm(struct backend *b)
@@ -254,6 +290,8 @@ static unsigned native_capabilities(const struct backend *b)
 {
     const struct native *n = native_of(b);
     unsigned capabilities = BACKEND_PERSISTENT | BACKEND_NETWORK_OFF | BACKEND_GUEST;
+    if (n->keeps)
+        capabilities |= BACKEND_OUTLIVES;
     bool all = n->prepared;
     for (int i = 0; i < CGROUP_LIMITS && all; i++)
         all = n->cgroups.places[i].version != 0;
@@ -267,15 +305,24 @@ static unsigned native_capabilities(const struct backend *b)
 static void native_describe(const struct backend *b, struct backend_description *ret)
 {
     const struct native *n = native_of(b);
+    const bool weak = n->prepared && n->rung == RUNG_WEAK;
     *ret = (struct backend_description){
-        .environment = n->environment,
+        .environment = weak ? n->weak_environment : n->environment,
+        .place = weak ? "as an ordinary user of this machine and from a folder of its own ($HOME)" : NULL,
         .shell = n->shell ? n->shell : n->first_shell,
         .network = n->network_wanted
                        ? "no network (loopback only): this version of the native backend has none"
                        : "no network (loopback only)",
         .limits = n->prepared ? n->limits_held : n->limits_wanted,
-        .weaker = n->prepared ? rung_words(n->rung) : NULL,
+        .weaker = n->prepared ? n->weaker : NULL,
     };
+}
+
+static unsigned native_options_of(const struct backend *b)
+{
+    const struct native *n = native_of(b);
+    const bool disk = n->may_have_images && (!n->prepared || !native_why_no_image(n));
+    return COMPUTER_CPUS | COMPUTER_MEMORY | COMPUTER_PIDS | COMPUTER_ENV | (disk ? COMPUTER_DISK : 0);
 }
 
 static struct backend *native_free(struct backend *b)
@@ -292,6 +339,8 @@ static struct backend *native_free(struct backend *b)
     free(n->rootfs);
     free(n->shell);
     free(n->environment);
+    free(n->weak_environment);
+    free(n->weaker);
     free(n->limits_wanted);
     free(n->limits_held);
     free(n->subids.file);
@@ -308,6 +357,11 @@ static const struct backend_ops ops = {
     .prepare = native_prepare,
     .create = instance_create,
     .give_id = instance_give_id,
+    .options = native_options_of,
+    .restart = instance_restart,
+    .make_way = instance_make_way,
+    .take_over = instance_take_over,
+    .stat = instance_stat,
     .attach = instance_attach,
     .plan = instance_plan,
     .record = instance_record,
@@ -318,6 +372,7 @@ static const struct backend_ops ops = {
     .remove = instance_remove,
     .reap = instance_reap,
     .settle = instance_settle,
+    .lives = instance_lives,
     .free = native_free,
 };
 
@@ -334,12 +389,16 @@ struct backend *native_new_on(const struct native_options *options, const struct
         .cpus = options->cpus > 0 ? options->cpus : default_limits.cpus,
     };
     disks_foresee(&n->disks, options->disk_bytes);
+    n->may_have_images = !machine->no_images && disks_may_be_images();
+    n->allow_weak = options->allow_weak;
     n->network_wanted = options->network_wanted;
+    n->keeps = options->keep_running;
     n->machine = *machine;
     n->plain = machine->no_overlay;
     n->toolbox.lock_fd = -1;
     pthread_mutex_init(&n->lock, NULL);
     n->environment = describe_environment(n->rootfs);
+    n->weak_environment = n->allow_weak ? describe_weak_environment() : NULL;
     n->limits_wanted = describe_limits(&n->limits, NULL, &n->disks);
     n->first_shell = verdict_base_has(n, "/bin/bash") ? "/bin/bash" : "/bin/sh";
     return &n->base;

@@ -33,7 +33,9 @@ struct native {
     struct backend base;
     char *state_dir, *rootfs, *shell;
     struct cgroup_values limits;
-    bool network_wanted;
+    bool network_wanted, allow_weak;
+    bool keeps;           /* permanent computers outlive us */
+    bool may_have_images; /* a computer may have a disk of its own, as far as it can be seen */
     struct native_machine machine;
 
     pthread_mutex_t lock;     /* of the next two, and of `plain` going from false to true */
@@ -49,26 +51,41 @@ struct native {
     struct disks disks;
 
     atomic_bool scope_by_move; /* commands can't be born in their group here: they move there */
-    char *environment, *limits_wanted, *limits_held; /* for describe */
+    bool proc_hidden;          /* see GUEST_REPLY_PROC_HIDDEN; final as the rung is */
+    char *environment, *weak_environment, *weaker, *limits_wanted, *limits_held; /* for describe */
     const char *first_shell;
+};
+
+/* Files of a computer's groups that are asked again and again, open from the first time on: -1 otherwise. */
+enum figure { FIGURE_CPU, FIGURE_MEMORY, FIGURE_PIDS, FIGURES };
+struct figures {
+    pthread_mutex_t lock;
+    int files[FIGURES];
 };
 
 struct native_instance {
     struct instance base;
     struct native *native;
-    struct zygote *zygote; /* that made it: init ends with it */
+    struct zygote *zygote; /* that made it, or one that lives if another server did */
     char id[LIMIT_COMPUTER_ID_BYTES + 1];
     char key[32];
-    char *folder;     /* of the computer; ours is FOLDER/native */
-    uint32_t id_base; /* as the host numbers them */
-    pid_t pid;        /* of init, and when it started, for its record */
+    char *folder;                /* of the computer; ours is FOLDER/native */
+    struct cgroup_values values; /* its limits */
+    char **env;                  /* of each command; NULL: nothing but the defaults */
+    uint32_t id_base;            /* as the host numbers them */
+    pid_t pid;                   /* of init, and when it started, for its record */
     uint64_t start;
     int pidfd, channel, oom; /* oom: see cgroup_oom_kills() */
+    int lock;                /* see keep.h; -1: a temporary one */
+    bool kept;               /* init listens for the server after us */
+    json_t *groups, *limits; /* of one that another server made, from its record; else NULL */
     bool plain;
+    const struct disks *disks; /* that its image is made from */
     struct disk disk;
     struct watch watch; /* of a disk that is watched */
     bool reaper;        /* commands are ended by a reaper of their own; scopes is unused */
     struct scopes scopes;
+    struct figures figures;
     atomic_uint next_exec;
     atomic_bool bash_is_missing;
 };
@@ -91,6 +108,31 @@ struct zygote *native_ready(struct native *n, const struct wait *wait, struct er
  * can't be. */
 int native_go_plain(struct native *n, const char *reason, struct error *err);
 
+/* Why no file can be mounted for a computer; NULL: it may be tried. After native_ready(). */
+const char *native_why_no_image(const struct native *n);
+
+/* Inside of instance.c and remains.c. */
+struct native_instance *instance_new(struct native *n, struct zygote *zygote,
+                                     const struct computer_spec *spec, uint32_t id_base);
+struct native_instance *instance_free(struct native_instance *i);
+/* As whose we make what is the computer's. */
+uint32_t instance_owner(const struct native_instance *i);
+/* Init's first word. ret_fd: what came with it, or -1. */
+int instance_await_ready(struct native_instance *i, const struct wait *wait, struct guest_ready *ret,
+                         int *ret_fd, struct error *err);
+/* weak: of that rung, where init ends the others first. */
+void instance_end_init(int pidfd, bool weak);
+bool instance_awaits_death(int pidfd); /* for some seconds; false: it lives */
+int instance_await_death(int pidfd, bool weak, struct error *err);
+int instance_remove_files(struct native *n, const char *folder, uint32_t id_base, struct error *err);
+/* remains.c: takes up a computer that has outlived its server. 1: it did; 0: there is none, or none that
+ * would have us; -1: the wait is over. */
+int instance_resume(struct native_instance *i, const json_t *data, const struct wait *wait,
+                    struct error *err);
+/* Ends what is left of one. */
+int instance_end_remains(struct native *n, const struct computer_spec *spec, const json_t *data,
+                         struct error *err);
+
 /* instance.c: the functions of the same names in backend.h */
 int instance_create(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
                     struct instance **ret, struct error *err);
@@ -104,12 +146,25 @@ bool instance_alive(const struct instance *i);
 void instance_kill(struct instance *i);
 int instance_detach(struct instance *i, struct error *err);
 int instance_remove(struct instance *i, struct error *err);
+int instance_restart(struct instance *i, const struct wait *wait, struct error *err);
+int instance_make_way(struct instance *i, const char *folder, struct error *err);
+int instance_take_over(struct instance *i, const struct computer_spec *spec,
+                       int (*move)(void *ctx, struct error *err), void *ctx, struct error *err);
+/* stat.c */
+void figures_init(struct figures *f);
+void figures_done(struct figures *f);
+int instance_stat(struct instance *i, bool usage, const struct wait *wait, struct instance_stat *ret,
+                  struct error *err);
+/* remains.c */
 int instance_reap(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);
 int instance_settle(struct backend *b, const struct computer_spec *spec, const json_t *data,
                     struct error *err);
+bool instance_lives(struct backend *b, const struct computer_spec *spec, const json_t *data);
 /* run.c */
 int instance_exec(struct instance *i, const struct exec_request *request, struct exec_result *ret,
                   struct error *err);
 
+/* What is the computer's own to write to, as its commands name it; NULL: all of its tree. malloced. */
+char *instance_home(const struct native_instance *i);
 /* What --shell or the default comes to in this computer. */
 const char *instance_shell(const struct native_instance *i);

@@ -13,6 +13,7 @@
 #include "backends/native/channel.h"
 #include "backends/native/environment.h"
 #include "base/fd.h"
+#include "base/mem.h"
 
 #define CWD_DEFAULT "/"
 
@@ -43,6 +44,8 @@ static int let_in(int pipe, const struct native_instance *i)
 {
     static const mode_t everybody = 0666; /* who can see it has it open already */
     switch (i->native->rung) {
+    case RUNG_WEAK:
+        return geteuid() == 0 ? fchown(pipe, i->id_base, i->id_base) : 0;
     case RUNG_ROOT:
         return fchown(pipe, i->id_base, i->id_base);
     case RUNG_RANGE:
@@ -86,7 +89,7 @@ static int add_memfd(struct descriptors *d, const char *name, const void *bytes,
     if (fd < 0)
         return error_errno(err, ERR_LIMIT, errno, "make a file in memory");
     d->fds[d->count++] = fd;
-    if (fd_write_all(fd, bytes, n) < 0 ||
+    if (fd_write_all(fd, bytes, n) < 0 || lseek(fd, 0, SEEK_SET) < 0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
         return error_errno(err, ERR_LIMIT, errno, "fill a file in memory");
     return 0;
@@ -95,9 +98,10 @@ static int add_memfd(struct descriptors *d, const char *name, const void *bytes,
 static int build_body(struct buf *body, const struct native_instance *i, const struct exec_request *r,
                       const char *shell, struct guest_exec *head, struct error *err)
 {
-    const char *cwd = r->cwd ? r->cwd : CWD_DEFAULT;
-    if (command_append(body, cwd, r, shell, &head->argc, err) < 0 ||
-        environment_append(body, i->id, r->env, &head->envc, err) < 0)
+    _cleanup_(cleanup_free) char *home = instance_home(i);
+    const char *cwd = r->cwd ? r->cwd : home ? home : CWD_DEFAULT;
+    if (command_append(body, cwd, r, shell, i->native->proc_hidden, &head->argc, err) < 0 ||
+        environment_append(body, i->id, home, i->env, r->env, &head->envc, err) < 0)
         return -1;
     head->body_bytes = (uint32_t)body->len;
     return 0;

@@ -21,6 +21,7 @@
 #include "backends/native/verdict.h"
 #include "backends/output.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/mem.h"
 
@@ -76,10 +77,12 @@ static size_t read_stream(struct run *r, enum output_stream stream)
     if (*fd < 0)
         return 0;
     ssize_t n = read(*fd, chunk, sizeof(chunk));
-    if (n > 0)
+    if (n > 0) {
+        FAULT_POINT("exec.output");
         output_add(r->output, stream, chunk, (size_t)n);
-    else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
         *fd = fd_close(*fd);
+    }
     return n > 0 ? (size_t)n : 0;
 }
 
@@ -186,7 +189,7 @@ static int lost(struct run *r, uint64_t oom_before, struct error *err)
     if (poll(&p, 1, GONE_TIMEOUT_MS) <= 0)
         return error_set(err, ERR_INTERNAL, "the computer %s gave no account of the command", r->i->id);
     bool out_of_memory = cgroup_oom_kills(r->i->oom) > oom_before;
-    return verdict_gone(out_of_memory ? r->i->native->limits.memory_bytes : 0, err);
+    return verdict_gone(out_of_memory ? r->i->values.memory_bytes : 0, err);
 }
 
 /* True if what failed is to be tried in another way, from now on. */
@@ -216,6 +219,7 @@ static enum pumped run_once(struct run *r, struct error *err)
     if (request_send(r->i, r->request, instance_shell(r->i), r->scope, r->id, &r->pipes, &r->stdin_sent,
                      err) < 0)
         return PUMP_LOST;
+    FAULT_POINT("exec.sent");
     while (pumped == PUMP_MORE && clock_now() < wait->deadline) {
         pumped = pump(r, clock_poll_timeout(watcher_next(&r->watcher, wait->deadline)), cancel);
         r->met_full_disk |= disk_is_full(&r->i->disk);
@@ -244,7 +248,7 @@ static int judge(struct run *r, struct exec_result *ret, struct error *err)
 {
     char shells[128] = "";
     struct verdict_about about = {
-        .shell = instance_shell(r->i), .other_shells = shells, .pids = r->i->native->limits.pids};
+        .shell = instance_shell(r->i), .other_shells = shells, .pids = r->i->values.pids};
     if (r->record.stage == GUEST_STAGE_EXEC && r->request->command) { /* it may be about the shell */
         about.shell_was_there = verdict_base_has(r->i->native, about.shell);
         verdict_list_shells(r->i->native, shells, sizeof(shells));
@@ -276,7 +280,9 @@ static int run_to_its_end(struct run *r, uint64_t oom_before, struct exec_result
     }
     if (pumped == PUMP_LOST)
         return lost(r, oom_before, err);
+    FAULT_POINT("exec.recorded");
     drain(r);
+    FAULT_POINT("exec.drained");
     if (judge(r, ret, err) < 0)
         return -1;
     list_background(r, ret);
@@ -318,9 +324,10 @@ int instance_exec(struct instance *instance, const struct exec_request *request,
     uint64_t oom_before = cgroup_oom_kills(i->oom);
     if (!i->reaper && !(r.scope = scope_take(&i->scopes, err)))
         return instance_alive(instance) ? -1 : lost(&r, oom_before, err);
+    FAULT_POINT("exec.scope-made");
     if (i->disk.way == DISK_WATCHED)
         watcher_begin(&r.watcher, &i->watch, i->folder, &i->disk.limit);
-    spool_init(&r.spool, i);
+    spool_init(&r.spool, native_spool_open, i);
     r.output = output_new(request->output_limit, spool_write, &r.spool);
 
     int failed = run_to_its_end(&r, oom_before, &result, err);
@@ -335,6 +342,7 @@ int instance_exec(struct instance *instance, const struct exec_request *request,
         return -1;
     }
     tell_disk(&r, &result);
+    result.usage = verdict_usage(&r.record);
     result.oom_killed = cgroup_oom_kills(i->oom) > oom_before;
     *ret = result;
     return 0;

@@ -1,9 +1,11 @@
 /* Names of the rungs, and the reasons for being on none. */
 #include "backends/native/rung.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -20,6 +22,9 @@ static const struct {
     [RUNG_ROOT] = {"root", NULL},
     [RUNG_RANGE] = {"range", NULL},
     [RUNG_ONE_ID] = {"one-id", "files have no owner but root: changing it seems to work, and does nothing"},
+    [RUNG_WEAK] =
+        {"weak", "weak isolation, as --allow-weak-isolation allows: there are no namespaces, only Landlock, "
+                 "filters of system calls and limits keep a computer from the machine and from others"},
 };
 
 const char *rung_name(enum rung rung)
@@ -34,27 +39,57 @@ const char *rung_words(enum rung rung)
 
 /* Since Linux 5.14 a user's processes count anew in each user namespace. Where each computer has users of its
  * own it comes to the same. */
-bool rung_counts_processes(enum rung rung)
+const char *rung_counts_processes(enum rung rung)
 {
+    static const char each[] = "for each of its users";
     struct utsname kernel;
     int major, minor;
+    if (rung == RUNG_WEAK)
+        return geteuid() == 0 ? "by its user" : "together with what else its user runs meanwhile";
     if (rung != RUNG_ONE_ID)
-        return true;
+        return each;
     return uname(&kernel) == 0 && sscanf(kernel.release, "%d.%d", &major, &minor) == 2 &&
-           (major > 5 || (major == 5 && minor >= 14));
+                   (major > 5 || (major == 5 && minor >= 14))
+               ? each
+               : NULL;
 }
 
-/* Switches of the kernel that close user namespaces to ordinary users. */
+/* The threads of a process are the folders in its folder `task`: each is one more link to it. */
+static uint32_t count_threads(int proc, const char *name)
+{
+    struct stat st;
+    char path[32];
+    if (fstatat(proc, name, &st, 0) < 0 || st.st_uid != geteuid())
+        return 0;
+    snprintf(path, sizeof(path), "%.16s/task", name);
+    return fstatat(proc, path, &st, 0) == 0 && st.st_nlink > 2 ? (uint32_t)st.st_nlink - 2 : 0;
+}
+
+uint32_t rung_processes_before(enum rung rung, const char *proc)
+{
+    DIR *dir = rung == RUNG_WEAK && geteuid() != 0 ? opendir(proc) : NULL;
+    uint32_t count = 0;
+    if (!dir)
+        return 0;
+    for (const struct dirent *e; (e = readdir(dir));)
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9')
+            count += count_threads(dirfd(dir), e->d_name);
+    closedir(dir);
+    return count;
+}
+
+/* Switches of the kernel that close user namespaces, to whom. */
+enum certainty { MAYBE, FOR_USERS, FOR_ALL }; /* nothing else can open them */
 static const struct {
     const char *file, *closed;
-    bool certain;                     /* nothing else can open them */
+    enum certainty certain;
     const char *remedy, *behind_path; /* of this program, between them; NULL: no need of it */
 } switches[] = {
-    {"sys/user/max_user_namespaces", "0", true,
+    {"sys/user/max_user_namespaces", "0", FOR_ALL,
      "the kernel allows none: as root, `sysctl -w user.max_user_namespaces=15000`", NULL},
-    {"sys/kernel/unprivileged_userns_clone", "0", true,
+    {"sys/kernel/unprivileged_userns_clone", "0", FOR_USERS,
      "the kernel keeps them for root: as root, `sysctl -w kernel.unprivileged_userns_clone=1`", NULL},
-    {"sys/kernel/apparmor_restrict_unprivileged_userns", "1", false,
+    {"sys/kernel/apparmor_restrict_unprivileged_userns", "1", MAYBE,
      "AppArmor keeps them for programs with a profile that says `userns,` (Ubuntu): as root, write `abi "
      "<abi/4.0>, profile sandbox-computer ",
      " flags=(unconfined) { userns, }` to "
@@ -89,15 +124,18 @@ static void own_path(char *ret, size_t size)
 
 static int refuse(struct error *err, const char *remedy)
 {
-    return error_set(err, ERR_DENIED,
-                     "native computers need user namespaces, or root, and this user may not make any: %s",
-                     remedy);
+    return error_set(
+        err, ERR_DENIED,
+        "native computers need user namespaces, which this user may not make: %s; or, much weaker, "
+        "--allow-weak-isolation",
+        remedy);
 }
 
-int rung_check(const char *proc, struct error *err)
+int rung_check(const char *proc, bool root, struct error *err)
 {
     for (size_t i = 0; i < ARRAY_LEN(switches); i++)
-        if (switches[i].certain && is_closed(proc, switches[i].file, switches[i].closed))
+        if (switches[i].certain >= (root ? FOR_ALL : FOR_USERS) &&
+            is_closed(proc, switches[i].file, switches[i].closed))
             return refuse(err, switches[i].remedy);
     return 0;
 }
@@ -117,5 +155,5 @@ int rung_refused(const char *proc, struct error *err)
     if (is_filtered(proc))
         return refuse(err, "a system call filter refuses, as those of containers do: run the container with "
                            "`--security-opt seccomp=unconfined --security-opt systempaths=unconfined`");
-    return error_prefix(err, "native computers need user namespaces, or root");
+    return error_prefix(err, "native computers need user namespaces");
 }

@@ -2,6 +2,7 @@
  * whether a background scope is still needed and its end. */
 #include "backends/native/scope.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -90,6 +91,34 @@ static struct scope *scope_new(const struct scopes *s, uint32_t number, struct e
         return NULL;
     }
     return scope;
+}
+
+/* What is empty goes; what isn't, some command of an earlier server has left running. */
+static void resume_scope(struct scopes *s, const char *name)
+{
+    unsigned number;
+    char path[PATH_MAX], rest;
+    if (sscanf(name, "e%u%c", &number, &rest) != 1 || number == UINT32_MAX)
+        return;
+    if (number >= s->next)
+        s->next = number + 1;
+    scope_path(s, number, path);
+    if (rmdir(path) == 0 || errno != EBUSY)
+        return;
+    struct scope *scope = xcalloc(1, sizeof(*scope));
+    *scope = (struct scope){.number = number, .folder = -1, .procs = -1};
+    list_append(&s->background, &scope->node);
+    s->background_count++;
+}
+
+void scopes_resume(struct scopes *s)
+{
+    DIR *dir = opendir(s->group);
+    if (!dir)
+        return; /* the next command tells */
+    for (const struct dirent *e; (e = readdir(dir));)
+        resume_scope(s, e->d_name);
+    closedir(dir);
 }
 
 struct scope *scope_take(struct scopes *s, struct error *err)

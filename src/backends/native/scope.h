@@ -34,6 +34,9 @@ struct scopes {
 void scopes_init(struct scopes *s, const char *group, uint32_t id_base);
 void scopes_done(struct scopes *s); /* closes; the folders go with the computer's group */
 
+/* Of a computer that runs already: what another server has left running in it is background; what is empty is
+ * removed. */
+void scopes_resume(struct scopes *s);
 /* Makes the scope of the first command ahead of it; if that fails, the command will tell. */
 void scopes_warm(struct scopes *s);
 struct scope *scope_take(struct scopes *s, struct error *err);

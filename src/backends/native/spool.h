@@ -1,21 +1,8 @@
-/* The full output of a command whose output is too long to be kept: files in the computer, made by init,
- * written by us. */
+/* Where a native computer's spool (backends/spool.h) gets its files: init makes them. */
 #pragma once
 
 #include "backends/native/private.h"
-#include "backends/output.h"
+#include "backends/spool.h"
 
-struct spool {
-    struct native_instance *instance;
-    struct {
-        int fd; /* -1: none (yet, or it couldn't be) */
-        char *path;
-        uint64_t written;
-        bool cut; /* something wasn't written */
-    } streams[OUTPUT_STREAMS];
-};
-
-void spool_init(struct spool *s, struct native_instance *i);
-output_spool_fn spool_write;
-/* Closes the files and tells the result where they are. */
-void spool_finish(struct spool *s, struct exec_result *ret);
+/* ctx: the computer, a struct native_instance. */
+spool_open_fn native_spool_open;

@@ -1,6 +1,7 @@
 /* Built in a folder of its own, then renamed into place, so that others see all of it or nothing. The name
  * carries a fingerprint of the sources: a host that was upgraded gets a new skeleton, and computers that run
- * keep theirs. */
+ * keep theirs. Who builds has a shared lock on the state directory: when nobody has, what is half built is of
+ * the dead. */
 #include "backends/native/toolbox.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 #include "backends/native/copy.h"
-#include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/random.h"
@@ -23,9 +24,9 @@
 
 #define FORMAT 1 /* raise it when the tables below change */
 #define PREFIX "toolbox-"
-#define COPY_MAX (4U << 20)    /* bytes of one file of the host */
-#define TREE_MAX 4096          /* entries of one folder of the host */
-#define BUILD_SECONDS_MAX 3600 /* what is half built for longer was left by a crash */
+#define UNFINISHED ".new-"
+#define COPY_MAX (4U << 20) /* bytes of one file of the host */
+#define TREE_MAX 4096       /* entries of one folder of the host */
 
 static const struct {
     const char *path;
@@ -267,7 +268,9 @@ static int build(int state, int host, const char *name, struct error *err)
 {
     char suffix[RANDOM_HEX_SIZE(8)];
     random_hex(suffix, 8);
-    _cleanup_(cleanup_free) char *temporary = xasprintf("%s.new-%s", name, suffix);
+    _cleanup_(cleanup_free) char *temporary = xasprintf("%s" UNFINISHED "%s", name, suffix);
+    if (flock(state, LOCK_SH) < 0)
+        return error_errno(err, ERR_UNAVAILABLE, errno, "lock the state directory");
     if (mkdirat(state, temporary, 0755) < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "make the toolbox folder %s", temporary);
     _cleanup_fd_ int root = openat(state, temporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -275,6 +278,7 @@ static int build(int state, int host, const char *name, struct error *err)
         root < 0 ? error_errno(err, ERR_UNAVAILABLE, errno, "open %s", temporary) : fill(root, host, err);
     if (result == 0 && fchmod(root, 0755) < 0)
         result = error_errno(err, ERR_UNAVAILABLE, errno, "set the mode of %s", temporary);
+    FAULT_POINT("start.toolbox-filled");
     if (result == 0 && renameat(state, temporary, state, name) == 0)
         return 0;
     bool other_was_first = result == 0 && (errno == EEXIST || errno == ENOTEMPTY);
@@ -297,12 +301,10 @@ static int open_locked(int state, const char *name)
 
 static bool is_being_built(int state, const char *name)
 {
-    struct stat st;
-    return strstr(name, ".new-") && fstatat(state, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-           clock_wall() / NSEC_PER_SEC - st.st_mtim.tv_sec < BUILD_SECONDS_MAX;
+    return strstr(name, UNFINISHED) && flock(state, LOCK_EX | LOCK_NB) < 0;
 }
 
-/* Skeletons of earlier fingerprints that no server holds, and what a crash left half built. */
+/* Skeletons of earlier fingerprints that no server holds, and what was left half built. */
 static void remove_unused(int state, const char *keep)
 {
     int list = openat(state, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -340,11 +342,11 @@ int toolbox_open(const char *state_dir, const char *host_root, struct toolbox *r
         int fd = open_locked(state, name);
         if (fd >= 0) {
             *ret = (struct toolbox){.path = xasprintf("%s/%s", state_dir, name), .lock_fd = fd};
+            remove_unused(state, name);
             return 0;
         }
         if (build(state, host, name, err) < 0)
             return -1;
-        remove_unused(state, name);
     }
     return error_set(err, ERR_UNAVAILABLE, "the toolbox folder %s/%s can't be opened", state_dir, name);
 }

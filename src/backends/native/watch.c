@@ -15,7 +15,7 @@ static void look(struct watch *w, const char *folder, const struct usage *limit)
     struct usage used;
     const int64_t begin = clock_now();
     _cleanup_fd_ int fd = open(folder, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && usage_measure(fd, "native", limit->files * 2, &used, NULL) == 0) {
+    if (fd >= 0 && usage_measure(fd, w->name ? w->name : "native", limit->files * 2, &used, NULL) == 0) {
         w->bytes = used.bytes;
         w->files = used.files;
     }

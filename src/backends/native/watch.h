@@ -9,6 +9,7 @@
 
 /* One computer's. All zero is right for a new one. */
 struct watch {
+    const char *name; /* of what is watched in the computer's folder; NULL: "native" */
     atomic_bool is_looked_at;
     _Atomic int64_t bytes, files; /* as of the last look */
     _Atomic int64_t next;         /* no look before that */

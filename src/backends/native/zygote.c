@@ -25,6 +25,7 @@
 #include "backends/native/ids.h"
 #include "backends/native/image.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/list.h"
 #include "base/mem.h"
@@ -43,6 +44,8 @@ struct zygote {
     atomic_int refs;
     int control, pidfd;
     pid_t pid;
+    atomic_bool outlives; /* us */
+    uint32_t flags;       /* GUEST_REPLY_*, of its setup */
     pthread_mutex_t lock; /* of all that follows */
     bool dead;
     uint32_t next_request;
@@ -83,7 +86,8 @@ static int start_process(struct zygote *z, struct error *err)
     char *const argv[] = {name, NULL};
     const int fds[] = {-1, -1, -1, far};
     _Static_assert(GUEST_FD_CONTROL == 3, "the fourth of fds");
-    const struct spawn_request request = {.path = path, .argv = argv, .fds = fds, .fd_count = 4};
+    const struct spawn_request request = {
+        .path = path, .argv = argv, .env = FAULT_ENVIRONMENT, .fds = fds, .fd_count = 4};
     if (spawn(&request, &z->pid, &z->pidfd, err) < 0)
         return error_prefix(err, "start the zygote");
     return 0;
@@ -106,6 +110,7 @@ static int await_set_up(struct zygote *z, const struct wait *wait, int *ret_fd, 
     ssize_t n = channel_receive(z->control, &reply, sizeof(reply), ret_fd);
     if (n != sizeof(reply) || reply.type != GUEST_REPLY)
         return error_set(err, ERR_UNAVAILABLE, "set up the zygote: it ended without an answer");
+    z->flags = reply.flags;
     return reply.error.stage[0] ? set_up_failed(&reply.error, err) : 0;
 }
 
@@ -120,31 +125,35 @@ static int give_ids(struct zygote *z, const struct subids *subids, const struct 
 }
 
 static int set_up(struct zygote *z, const struct guest_setup *setup, const struct subids *subids,
-                  const struct wait *wait, struct error *err)
+                  const int *parents, size_t parent_count, const struct wait *wait, struct error *err)
 {
+    int fds[GUEST_FDS_MAX];
     struct wait bounded = wait_at_most(wait, clock_now() + SETUP_TIMEOUT_NS);
     const bool needs_ids = setup->flags & GUEST_USERS && !(setup->flags & GUEST_ONE_ID);
     _cleanup_fd_ int self = pidfd_open(getpid(), 0);
     _cleanup_fd_ int base = -1;
     if (self < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "open a pidfd");
-    if (channel_send(z->control, setup, sizeof(*setup), NULL, 0, &self, 1, &bounded, err) < 0)
+    fds[0] = self;
+    memcpy(fds + 1, parents, parent_count * sizeof(fds[0]));
+    if (channel_send(z->control, setup, sizeof(*setup), NULL, 0, fds, 1 + parent_count, &bounded, err) < 0)
         return error_prefix(err, "set up the zygote");
     if ((needs_ids && give_ids(z, subids, &bounded, err) < 0) || await_set_up(z, &bounded, &base, err) < 0)
         return -1;
     return base < 0 ? 0 : copy_tree(setup->base_dir, base, ".", ID_OURS, err);
 }
 
-struct zygote *zygote_start(const struct guest_setup *setup, const struct subids *subids,
-                            const struct wait *wait, struct error *err)
+struct zygote *zygote_start(const struct guest_setup *setup, const struct subids *subids, const int *parents,
+                            size_t parent_count, const struct wait *wait, struct error *err)
 {
     struct zygote *z = xcalloc(1, sizeof(*z));
     atomic_init(&z->refs, 1);
     z->control = z->pidfd = -1;
     pthread_mutex_init(&z->lock, NULL);
     list_init(&z->askers);
-    if (start_process(z, err) < 0 || set_up(z, setup, subids, wait, err) < 0)
+    if (start_process(z, err) < 0 || set_up(z, setup, subids, parents, parent_count, wait, err) < 0)
         return zygote_unref(z);
+    FAULT_POINT("start.zygote-ready");
     return z;
 }
 
@@ -169,12 +178,22 @@ struct zygote *zygote_unref(struct zygote *z)
     if (!z || atomic_fetch_sub(&z->refs, 1) > 1)
         return NULL;
     fd_close(z->control);
-    if (z->pidfd >= 0)
+    if (z->pidfd >= 0 && !z->outlives)
         end_process(z);
     fd_close(z->pidfd);
     pthread_mutex_destroy(&z->lock);
     free(z);
     return NULL;
+}
+
+void zygote_outlives(struct zygote *z)
+{
+    z->outlives = true;
+}
+
+bool zygote_hides_proc(const struct zygote *z)
+{
+    return z->flags & GUEST_REPLY_PROC_HIDDEN;
 }
 
 bool zygote_alive(struct zygote *z)
@@ -338,15 +357,18 @@ int zygote_await(struct zygote *z, struct zygote_asker *a, const struct wait *wa
     return 0;
 }
 
-int zygote_name(struct zygote *z, pid_t pid, const char *hostname, const struct wait *wait, struct error *err)
+int zygote_ask_name(struct zygote *z, pid_t pid, const char *hostname, int lock, const struct wait *wait,
+                    struct zygote_asker *a, struct error *err)
 {
     struct guest_name request = {.type = GUEST_NAME, .pid = pid};
-    struct zygote_asker a;
     snprintf(request.hostname, sizeof(request.hostname), "%s", hostname);
-    if (ask(z, &request, sizeof(request), NULL, 0, wait, &a, err) < 0)
-        return -1;
-    int failed = await_success(z, &a, CREATE_TIMEOUT_NS, wait, err);
-    fd_close(a.pidfd);
+    return ask(z, &request, sizeof(request), &lock, lock < 0 ? 0 : 1, wait, a, err);
+}
+
+int zygote_await_name(struct zygote *z, struct zygote_asker *a, const struct wait *wait, struct error *err)
+{
+    int failed = await_success(z, a, CREATE_TIMEOUT_NS, wait, err);
+    fd_close(a->pidfd);
     return failed;
 }
 

@@ -68,5 +68,8 @@ export async function answeringEngine(t) {
         response.end(ping ? 'OK' : 'not in this fake');
     });
     defer(t, () => listener.closeAllConnections());
-    return placed(t, listener);
+    const place = await placed(t, listener);
+    // The first answer of a program takes long on a slow machine, and a server doesn't wait for long.
+    await new Promise((done) => http.get({ socketPath: listener.address(), path: '/_ping' }, (answer) => answer.resume().on('end', done)));
+    return place;
 }

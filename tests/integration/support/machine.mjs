@@ -86,6 +86,23 @@ export function computersIn(stateDir) {
         .map((entry) => entry.name)).sort();
 }
 
+function ownerIsDead(record) {
+    return record.temporary && !fs.existsSync(`/proc/${record.owner.pid}`);
+}
+
+// Until a server that runs has removed what dead ones have left. It doesn't wait for that when it ends, and so its folder might be
+// gone before, and control groups be there for good.
+export async function untilReaped(stateDir) {
+    const records = () => fs.globSync(path.join(stateDir, 'computers/*/{*,.*}/record.json')).flatMap((file) => {
+        try {
+            return [JSON.parse(fs.readFileSync(file))];
+        } catch {
+            return []; // it was being removed
+        }
+    });
+    await eventually('what dead servers have left is removed', () => !records().some(ownerIsDead));
+}
+
 // Those with an id: a server that runs may have made a folder for the next one ahead.
 export function namedComputersIn(stateDir) {
     return computersIn(stateDir).filter((name) => !name.startsWith('.new-'));

@@ -114,6 +114,9 @@ export function messageFaults(message, revision, method) {
     return faults;
 }
 
+const ofTools = new WeakMap(); // compiling takes longer than most calls
+
 export function structuredFaults(outputSchema, value) {
-    return faultsOf(new Ajv2020(options).compile(outputSchema), value, 'structuredContent');
+    if (!ofTools.has(outputSchema)) ofTools.set(outputSchema, new Ajv2020(options).compile(outputSchema));
+    return faultsOf(ofTools.get(outputSchema), value, 'structuredContent');
 }

@@ -5,6 +5,8 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import path from 'node:path';
 import { LEGACY, MODERN, messageFaults, structuredFaults } from './schemas.mjs';
+import { Bridge } from './bridge.mjs';
+import { spawnHttp } from './http.mjs';
 import { allGone, defer, family, temporaryFolder } from './machine.mjs';
 
 const here = path.dirname(new URL(import.meta.url).pathname);
@@ -203,14 +205,20 @@ export class Server {
     }
 }
 
+// A process that speaks lines; with MCP_TRANSPORT=http, one behind a bridge that makes it look so.
+async function startChild(binary, args, env) {
+    if (process.env.MCP_TRANSPORT === 'http') return new Bridge(await spawnHttp(binary, args, env));
+    const child = spawn(binary, args, { stdio: ['pipe', 'pipe', 'pipe'], env: { ...process.env, ...env } });
+    await new Promise((resolve, reject) => child.on('spawn', resolve).on('error', reject));
+    return child;
+}
+
 // Starts a server for the test `t`, native unless `args` says otherwise. settings: args, env, binary, stateDir (for several servers), version (null: nothing is sent yet;
 // a legacy one: initialized; the modern one: nothing to initialize, but tools/list was asked), tool, readStderr.
 export async function startServer(t, { args = [], env = {}, binary = BINARY, stateDir, version = NEWEST_LEGACY,
     tool = 'terminal_execute', readStderr = true } = {}) {
     stateDir ??= temporaryFolder(t, 'state-');
-    const child = spawn(binary, ['--backend', 'native', '--state-dir', stateDir, ...args],
-        { stdio: ['pipe', 'pipe', 'pipe'], env: { ...process.env, ...env } });
-    await new Promise((resolve, reject) => child.on('spawn', resolve).on('error', reject));
+    const child = await startChild(binary, ['--backend', 'native', '--state-dir', stateDir, ...args], env);
     const server = new Server(child, stateDir, { version, tool, readStderr });
     defer(t, async () => {
         if (child.exitCode === null && child.signalCode === null) {

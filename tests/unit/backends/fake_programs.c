@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -82,6 +83,21 @@ static int service(const char *last)
     }
 }
 
+static int flood(const char *last)
+{
+    for (int i = 0; i < 100000; i++)
+        fprintf(stderr, "debug1: nothing in particular\n");
+    fprintf(stderr, "the last words\n");
+    return 255;
+}
+
+static int talkative_service(const char *last)
+{
+    struct stat told;
+    flood(last);
+    return fstat(STDERR_FILENO, &told) == 0 && told.st_size <= 64 * 1024 ? service(last) : 7;
+}
+
 static int refused(const char *last)
 {
     fprintf(stderr, "me@host: Permission denied (publickey).\r\n");
@@ -99,14 +115,6 @@ static int chatty(const char *last)
     return 0;
 }
 
-static int flood(const char *last)
-{
-    for (int i = 0; i < 100000; i++)
-        fprintf(stderr, "debug1: nothing in particular\n");
-    fprintf(stderr, "the last words\n");
-    return 255;
-}
-
 static int stuck(const char *last)
 {
     fprintf(stderr, "connecting\n");
@@ -119,9 +127,10 @@ int fake_program_run(int argc, char **argv)
         const char *role;
         int (*run)(const char *last_argument);
     } roles[] = {{"engine", engine},   {"stubborn-engine", stubborn_engine},
-                 {"service", service}, {"refused", refused},
-                 {"silent", silent},   {"chatty", chatty},
-                 {"flood", flood},     {"stuck", stuck}};
+                 {"service", service}, {"talkative", talkative_service},
+                 {"refused", refused}, {"silent", silent},
+                 {"chatty", chatty},   {"flood", flood},
+                 {"stuck", stuck}};
     write_pid(argv[2]);
     for (size_t i = 0; i < ARRAY_LEN(roles); i++)
         if (strcmp(roles[i].role, argv[1]) == 0)

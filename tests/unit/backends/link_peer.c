@@ -1,6 +1,7 @@
 /* See link_peer.h. */
 #include "tests/unit/backends/link_peer.h"
 
+#include <arpa/inet.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ bool hear(struct link_peer *p)
     p->body = NULL;
     if (!read_all(p->far, &p->frame, sizeof(p->frame)))
         return false;
-    if (p->frame.size > SERVE_RUN_MAX || p->frame.type < SERVE_HELLO || p->frame.type > SERVE_PONG)
+    if (p->frame.size > SERVE_RUN_MAX || p->frame.type < SERVE_HELLO || p->frame.type > SERVE_CLEAR)
         give_up("what the server sends is no frame");
     p->body = malloc(p->frame.size + 1);
     return p->body && read_all(p->far, p->body, p->frame.size);
@@ -54,15 +55,34 @@ void expect(struct link_peer *p, enum serve_type type)
         give_up("another frame was expected");
 }
 
-void say_bytes(struct link_peer *p, const void *bytes, size_t n)
+static bool write_all(int fd, const void *bytes, size_t n)
 {
-    /* The link may have gone: that is what some cases are about. */
     for (size_t at = 0; at < n;) {
-        ssize_t sent = send(p->far, (const char *)bytes + at, n - at, MSG_NOSIGNAL);
+        ssize_t sent = send(fd, (const char *)bytes + at, n - at, MSG_NOSIGNAL);
         if (sent <= 0)
-            return;
+            return false;
         at += (size_t)sent;
     }
+    return true;
+}
+
+/* The link may have gone: that is what some cases are about. */
+void say_raw(struct link_peer *p, const void *bytes, size_t n)
+{
+    (void)write_all(p->far, bytes, n);
+}
+
+static bool write_piece(int fd, const void *bytes, size_t n)
+{
+    const uint32_t size = htonl((uint32_t)n);
+    char head[8] = {1};
+    memcpy(head + 4, &size, sizeof(size));
+    return write_all(fd, head, sizeof(head)) && write_all(fd, bytes, n);
+}
+
+void say_bytes(struct link_peer *p, const void *bytes, size_t n)
+{
+    (void)write_piece(p->far, bytes, n);
 }
 
 void say(struct link_peer *p, enum serve_type type, uint32_t id, const void *body, size_t n)
@@ -115,18 +135,49 @@ static void agree(int fd)
         give_up("the answer isn't taken");
 }
 
-static void start_real(struct link_peer *p)
+static void start_real(struct link_peer *p, int end)
 {
     char *const argv[] = {(char *)(uintptr_t)guest_file(), (char *)SERVE_COMMAND, NULL};
     char path[] = "PATH=/usr/bin:/bin";
     char *const env[] = {path, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, p->far, STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, p->far, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, end, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, end, STDOUT_FILENO);
     if (posix_spawn(&p->pid, argv[0], &actions, NULL, argv, env) != 0)
         give_up("the guest can't be started");
     posix_spawn_file_actions_destroy(&actions);
+}
+
+/* What an engine does with a stream, one way. */
+static void *carry_in_pieces(void *arg)
+{
+    const struct link_peer *p = arg;
+    char bytes[4096];
+    ssize_t n;
+    while ((n = recv(p->inner, bytes, sizeof(bytes), 0)) > 0 && write_piece(p->far, bytes, (size_t)n))
+        continue;
+    shutdown(p->far, SHUT_RDWR);
+    return NULL;
+}
+
+/* And the other way. */
+static void carry(struct link_peer *p)
+{
+    pthread_t back;
+    char bytes[4096];
+    ssize_t n;
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    start_real(p, ends[1]);
+    close(ends[1]);
+    p->inner = ends[0];
+    assert_int_equal(pthread_create(&back, NULL, carry_in_pieces, p), 0);
+    while ((n = recv(p->far, bytes, sizeof(bytes), 0)) > 0 && write_all(p->inner, bytes, (size_t)n))
+        continue;
+    shutdown(p->inner, SHUT_WR);
+    pthread_join(back, NULL);
+    close(p->inner);
 }
 
 static void *serve(void *arg)
@@ -136,7 +187,7 @@ static void *serve(void *arg)
     if (p->guest)
         p->guest(p);
     else
-        start_real(p);
+        carry(p);
     p->far = fd_close(p->far);
     return NULL;
 }
@@ -167,14 +218,26 @@ struct http_stream *peer_begin(struct link_peer *p, guest_fn *guest)
     return stream;
 }
 
+struct keeper *peer_keeper(void)
+{
+    static struct keeper *keeper;
+    return keeper = keeper ? keeper : keeper_new();
+}
+
 struct link *peer_link(struct link_peer *p, guest_fn *guest)
 {
-    const struct link_options options = {.stream = peer_begin(p, guest), .config.flags = SERVE_DIES};
+    return peer_link_as(p, guest, &(struct link_options){.config.flags = SERVE_DIES});
+}
+
+struct link *peer_link_as(struct link_peer *p, guest_fn *guest, const struct link_options *as)
+{
+    struct link_options options = *as;
+    options.stream = peer_begin(p, guest);
+    options.keeper = peer_keeper();
     const struct wait wait = {.deadline = clock_deadline_after(20)};
     struct serve_ready ready;
     struct error err = ERROR_INIT;
-    int32_t pid;
-    struct link *l = link_open(&options, &wait, &ready, &pid, &err);
+    struct link *l = link_open(&options, &wait, &ready, &err);
     if (!l)
         fail_msg("%s", err.msg);
     return l;

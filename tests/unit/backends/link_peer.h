@@ -17,6 +17,7 @@ struct link_peer {
     int near, far;   /* -1: taken, or closed */
     pthread_t thread;
     pid_t pid; /* of the real one */
+    int inner; /* to it; the engine is between */
     struct http_client *client;
     /* For guests: the last frame that was heard. */
     struct serve_frame frame;
@@ -30,13 +31,17 @@ void peer_end(struct link_peer *p);
 
 /* The same, and opens a link over it; it must open. */
 struct link *peer_link(struct link_peer *p, guest_fn *guest);
+struct link *peer_link_as(struct link_peer *p, guest_fn *guest, const struct link_options *options);
+/* Looks after the links of all tests. */
+struct keeper *peer_keeper(void);
 
 /* For guests. False: there are no more. */
 bool hear(struct link_peer *p);
 /* Hears one that has to be of this type. */
 void expect(struct link_peer *p, enum serve_type type);
 void say(struct link_peer *p, enum serve_type type, uint32_t id, const void *body, size_t n);
-void say_bytes(struct link_peer *p, const void *bytes, size_t n);
+void say_bytes(struct link_peer *p, const void *bytes, size_t n); /* in the engine's pieces */
+void say_raw(struct link_peer *p, const void *bytes, size_t n);
 void say_output(struct link_peer *p, uint32_t id, uint32_t stream, uint32_t part, const char *text);
 void say_end(struct link_peer *p, uint32_t id, const struct serve_end *end); /* NULL: exit code 0 */
 void say_hello(struct link_peer *p);

@@ -29,6 +29,15 @@ static void test_echo(void **state)
     exec_result_done(&r);
 }
 
+static void test_usage(void **state)
+{
+    struct exec_result r;
+    run_command(&common, "i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done", &r);
+    assert_true(r.usage.cpu_us >= 1000 && r.usage.cpu_us <= 60000000);
+    assert_true(r.usage.peak_bytes >= 256 * KIB && r.usage.peak_bytes <= 1024 * MIB);
+    exec_result_done(&r);
+}
+
 static void test_environment(void **state)
 {
     assert_output(&common, "echo $HOME $LANG $HOSTNAME $(hostname) $(pwd) $(id -u)",
@@ -453,6 +462,7 @@ static void test_told_before(void **state)
 
 const struct CMUnitTest native_exec_cases[] = {
     cmocka_unit_test(test_echo),
+    cmocka_unit_test(test_usage),
     cmocka_unit_test(test_environment),
     cmocka_unit_test(test_arguments),
     cmocka_unit_test(test_program_missing),

@@ -67,8 +67,9 @@ static void addresses_that_are_none(void **state)
     static const struct {
         const char *given, *words;
     } cases[] = {
-        {"fd://", "give unix://, tcp:// or ssh://"},
-        {"npipe:////./pipe/docker_engine", "give unix://, tcp:// or ssh://"},
+        {"fd://", "must be unix:///PATH, tcp://HOST[:PORT] or ssh://"},
+        {"npipe:////./pipe/docker_engine", "must be unix:///PATH"},
+        {"foo", "must be unix:///PATH"},
         {"unix://relative.sock", "no absolute path"},
         {"tcp://host:0", "ports are 1 to 65535"},
         {"tcp://host:65536", "ports are 1 to 65535"},
@@ -100,6 +101,7 @@ static void addresses_that_are_none(void **state)
         o.docker_host = cases[i].given;
         assert_not_found(&o, ERR_INVALID, cases[i].words);
         assert_not_found(&o, ERR_INVALID, "--docker-host: ");
+        assert_int_equal(engine_address_check(&o, NULL), -1);
     }
     char path[200];
     memset(path, 'a', sizeof(path) - 1);
@@ -227,7 +229,7 @@ static void a_context_with_tls(void **state)
     struct engine_options o = options("docker");
     point("DOCKER_CONFIG", "home/.docker");
     setenv("HOME", "/nonexistent", 1);
-    setenv("DOCKER_CONTEXT", "far", 1);
+    o.context = "far";
     context_file(SHA_FAR, "{\"Name\":\"far\",\"Endpoints\":{\"docker\":{\"Host\":\"tcp://h:1\"}}}");
     temporary_file("home/.docker/contexts/tls/" SHA_FAR "/docker/ca.pem", "x");
     find(&o, &a);
@@ -241,7 +243,7 @@ static void a_context_that_skips_the_check(void **state)
 {
     _cleanup_(engine_address_done) struct engine_address a = {0};
     struct engine_options o = options("docker");
-    setenv("DOCKER_CONTEXT", "far", 1);
+    o.context = "far";
     context_file(SHA_FAR, "{\"Endpoints\":{\"docker\":{\"Host\":\"tcp://h:1\",\"SkipTLSVerify\":true}}}");
     find(&o, &a);
     assert_string_equal(a.url, "https://h:1");
@@ -251,8 +253,12 @@ static void a_context_that_skips_the_check(void **state)
 static void contexts_that_are_broken(void **state)
 {
     struct engine_options o = options("docker");
-    setenv("DOCKER_CONTEXT", "far", 1);
-    assert_not_found(&o, ERR_INVALID, "the docker context 'far': there is none of this name");
+    o.context = "far";
+    assert_not_found(&o, ERR_INVALID,
+                     "the docker context 'far': there is none of this name; there are: default");
+    context_file(SHA_COLIMA, "{\"Name\":\"colima\"}");
+    assert_not_found(&o, ERR_INVALID, "there are: default, colima");
+    assert_int_equal(engine_address_check(&o, NULL), -1);
     static const struct {
         const char *json, *words;
     } cases[] = {
@@ -267,7 +273,7 @@ static void contexts_that_are_broken(void **state)
         context_file(SHA_FAR, cases[i].json);
         assert_not_found(&o, ERR_INVALID, cases[i].words);
     }
-    unsetenv("DOCKER_CONTEXT");
+    o.context = NULL;
     temporary_file("home/.docker/config.json", "{\"currentContext\": ");
     assert_not_found(&o, ERR_INVALID, "config.json");
     assert_false(engine_address_likely(&o));
@@ -278,10 +284,10 @@ static void contexts_that_do_not_count(void **state)
 {
     _cleanup_fd_ _unused_ int docker = socket_at("home/.rd/docker.sock", true);
     _cleanup_fd_ _unused_ int podman = socket_at("run/podman/podman.sock", true);
-    setenv("DOCKER_CONTEXT", "missing", 1);
     {
         _cleanup_(engine_address_done) struct engine_address a = {0};
         struct engine_options o = options("docker");
+        o.context = "missing";
         o.docker_host = "tcp://h";
         find(&o, &a);
         assert_string_equal(a.origin, "--docker-host");
@@ -289,15 +295,16 @@ static void contexts_that_do_not_count(void **state)
     {
         _cleanup_(engine_address_done) struct engine_address a = {0};
         struct engine_options o = options("podman");
+        o.context = "missing";
         find(&o, &a);
         assert_in_folder(a.unix_path, "run/podman/podman.sock");
     }
     if (real_docker())
         return;
-    setenv("DOCKER_CONTEXT", "default", 1);
     temporary_file("home/.docker/config.json", "{\"currentContext\":\"missing\"}");
     _cleanup_(engine_address_done) struct engine_address a = {0};
     struct engine_options o = options("docker");
+    o.context = "default";
     find(&o, &a);
     assert_in_folder(a.unix_path, "home/.rd/docker.sock");
 }
@@ -350,7 +357,9 @@ static void places_that_do_not_answer(void **state)
     assert_int_equal(uid == 0 ? seteuid(NOBODY) : 0, 0); /* root may use any socket */
     int found = engine_address_find(&o, &forever, &a, &err);
     bool likely = engine_address_likely(&o);
+    _cleanup_(cleanup_free) char *hindrance = engine_address_hindrance(&o);
     assert_int_equal(seteuid(uid), 0);
+    assert_contains(hindrance, "~/.colima/docker.sock: Permission denied");
     assert_int_equal(found, -1);
     assert_int_equal(err.code, ERR_UNAVAILABLE);
     assert_false(likely);

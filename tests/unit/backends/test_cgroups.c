@@ -54,7 +54,8 @@ static int set(int version, struct error *err)
 static int check(int version, struct error *err)
 {
     const struct cgroups c = all_of(version);
-    return cgroup_check(&c, KEY, &values, err);
+    const struct cgroup_birth birth = {.is_unchecked = true};
+    return cgroup_check(&c, KEY, &values, &birth, err);
 }
 
 static void set_all(int version)
@@ -120,7 +121,7 @@ static const struct {
     {2, "cpu.max", "150000 10000\n", false},
 };
 
-static void test_what_is_held_counts(void **state)
+static void b43_what_is_held_counts(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct error err = ERROR_INIT;
@@ -151,12 +152,12 @@ static void test_missing_files(void **state)
 }
 
 /* Told with its reason elsewhere. */
-static void test_limits_without_a_place(void **state)
+static void b43_limits_without_a_place(void **state)
 {
     const struct cgroups c = {.unified = temporary};
     struct cgroup_birth birth = CGROUP_BIRTH_NONE;
     assert_int_equal(cgroup_limit(&c, KEY, &values, &birth, NULL), 0);
-    assert_int_equal(cgroup_check(&c, KEY, &values, NULL), 0);
+    assert_int_equal(cgroup_check(&c, KEY, &values, &birth, NULL), 0);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, temporary_make, temporary_remove)
@@ -165,9 +166,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(test_written),
-        CASE(test_what_is_held_counts),
+        CASE(b43_what_is_held_counts),
         CASE(test_missing_files),
-        CASE(test_limits_without_a_place),
+        CASE(b43_limits_without_a_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,6 +156,37 @@ static void test_v2_delegated_again(void **state)
     assert_path(detected.leaf, "cg/run.scope/server");
 }
 
+/* An ordinary user's program, as a desktop starts it: not delegated itself, but beneath what is. That the top
+ * isn't his to write to is played by what it isn't: the machine's. */
+static void test_v2_user(void **state)
+{
+    temporary_file("cg/cgroup.events", "populated 1\n");
+    temporary_file("cg/cgroup.controllers", "cpu io memory pids\n");
+    temporary_file("cg/user.slice/user@1.service/cgroup.controllers", "memory pids\n");
+    temporary_file("cg/user.slice/user@1.service/app.slice/a.scope/cgroup.controllers", "\n");
+    delegate("cg/user.slice/user@1.service");
+    detect("0::/user.slice/user@1.service/app.slice/a.scope\n", mounts_v2);
+    assert_versions(2, 2, 0);
+    assert_path(detected.unified, "cg/user.slice/user@1.service/mcp-sandbox-computer");
+    assert_path(detected.enable[0], "cg/user.slice/user@1.service");
+    assert_path(detected.enable[1], "cg/user.slice/user@1.service/mcp-sandbox-computer");
+    assert_null(detected.leaf);
+}
+
+/* A session of ssh: nothing above it is delegated. Its own group is still good to kill by. */
+static void test_v2_login(void **state)
+{
+    temporary_file("cg/cgroup.events", "populated 1\n");
+    temporary_file("cg/cgroup.controllers", "cpu memory pids\n");
+    temporary_file("cg/user.slice/session-1.scope/cgroup.controllers", "cpu memory pids\n");
+    detect("0::/user.slice/session-1.scope\n", mounts_v2);
+    assert_versions(0, 0, 0);
+    assert_path(detected.unified, "cg/user.slice/session-1.scope");
+    assert_non_null(strstr(detected.places[CGROUP_MEMORY].why, "isn't delegated"));
+    assert_null(detected.leaf);
+    assert_null(detected.enable[0]);
+}
+
 /* The namespace's root is not the machine's: it has cgroup.events. */
 static void test_v2_container(void **state)
 {
@@ -237,6 +268,8 @@ int main(void)
         CASE(test_v2_root),
         CASE(test_v2_delegated),
         CASE(test_v2_delegated_again),
+        CASE(test_v2_user),
+        CASE(test_v2_login),
         CASE(test_v2_container),
         CASE(test_v2_bind),
         CASE(test_not_shown),

@@ -133,8 +133,10 @@ static void test_without_guest(void **state)
     struct container c;
     o.guest = NULL;
     plan(&o, &c);
-    assert_json(json_object_get(c.body, "Entrypoint"), "[\"tail\",\"-f\",\"/dev/null\"]");
-    assert_json(json_object_get(c.body, "OpenStdin"), "false");
+    assert_json(json_object_get(c.body, "Entrypoint"),
+                "[\"/bin/sh\",\"-c\",\"trap 'exit 0' TERM; read -r _\"]");
+    assert_json(json_object_get(c.body, "OpenStdin"), "true");
+    assert_json(json_object_get(c.body, "StdinOnce"), "false");
     assert_json(json_object_get(host(&c), "Init"), "true");
     assert_string_equal(json_get_string(json_object_get(c.body, "Labels"), LABEL_MODE), "exec");
     assert_false(c.firewall);

@@ -79,7 +79,7 @@ static json_t *found_by(enum engine_kind kind, const char *image)
     assert_int_equal(base64_decode(value.data, value.len, &plain, NULL), 0);
     json_t *body = json_parse(plain.data, plain.len, NULL);
     assert_non_null(body);
-    credentials_done(&value);
+    buf_wipe(&value);
     buf_done(&plain);
     return body;
 }

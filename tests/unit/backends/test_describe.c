@@ -41,7 +41,7 @@ static void test_limits(void **state)
         .places = {{.version = 1}, {.version = 0, .why = (char *)"it is read-only"}, {.version = 2}}};
     _cleanup_(cleanup_free) char *partly = describe_limits(&v, &held, &no_cap);
     assert_string_equal(partly, "2 GiB of memory, 100 processes (not enforced: it is read-only), 1.5 CPUs");
-    held.places[CGROUP_PIDS].per_user = true;
+    held.places[CGROUP_PIDS].weaker = "for each of its users";
     _cleanup_(cleanup_free) char *weaker = describe_limits(&v, &held, &no_cap);
     assert_string_equal(weaker,
                         "2 GiB of memory, 100 processes (for each of its users: it is read-only), 1.5 CPUs");

@@ -99,6 +99,15 @@ static void note(void *ctx, struct backend_found *f)
                      0);
 }
 
+static void note_state(void *ctx, struct backend_found *f)
+{
+    struct buf *seen = ctx;
+    assert_int_equal(buf_printf(seen, "%s %s%s %s %s %s\n", f->id, f->running ? "runs" : "rests",
+                                f->aside ? " aside" : "", f->created_at[0] ? f->created_at : "-",
+                                f->provider_id, f->image[0] ? f->image : "-"),
+                     0);
+}
+
 static const char list[] =
     "[{\"Id\":\"a\",\"Labels\":{\"kilntainers\":\"true\",\"kilntainers.computer-id\":\"pythons\","
     "\"kilntainers.temporary\":"
@@ -134,6 +143,34 @@ static void test_all_are_listed_with_what_their_labels_say(void **state)
     end(&w);
 }
 
+#define BOX "\"Labels\":{\"kilntainers.computer-id\":\"box\",\"kilntainers.temporary\":\"true\"}"
+
+static const char states[] =
+    "[{\"Id\":\"a\",\"Names\":[\"/kilntainer-box\"],\"State\":\"running\",\"Created\":1700000000,"
+    "\"Image\":\"debian\"," BOX "},"
+    "{\"Id\":\"b\",\"Names\":[\"/other/link\",\"kilntainer-box\"],\"State\":\"paused\"," BOX "},"
+    "{\"Id\":\"c\",\"Names\":[\"/kilntainer-box_" KEY "\"],\"State\":\"exited\",\"Image\":\"sha256:0\","
+    "\"Labels\":{\"kilntainers.computer-id\":\"box\",\"kilntainers.temporary\":\"true\","
+    "\"kilntainers.image\":\"busybox\"}},"
+    "{\"Id\":\"d\",\"Names\":[7],\"State\":7,\"Created\":-1,\"Image\":[]," BOX "},"
+    "{\"Id\":\"e\",\"Created\":9223372036854775807,\"State\":\"created\"," BOX "}]";
+
+static void test_a_list_tells_states(void **state)
+{
+    static const struct engine_answer answers[] = {
+        {.request = "GET /v1.41/containers/json", .status = 200, .body = states}, {0}};
+    struct world w;
+    _cleanup_(buf_done) struct buf seen = BUF_INIT(4096);
+    begin(&w, answers);
+    assert_int_equal(engine_list(&w.backend.base, &wait_long, note_state, &seen, NULL), 0);
+    assert_string_equal(buf_str(&seen), "box runs 2023-11-14T22:13:20.000Z a debian\n"
+                                        "box runs - b -\n"
+                                        "box rests aside - c busybox\n"
+                                        "box rests aside - d -\n"
+                                        "box rests - e -\n");
+    end(&w);
+}
+
 static void test_lists_that_are_none(void **state)
 {
     static const struct {
@@ -159,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_is_found_if_it_is_that_computer),
         cmocka_unit_test(test_all_are_listed_with_what_their_labels_say),
+        cmocka_unit_test(test_a_list_tells_states),
         cmocka_unit_test(test_lists_that_are_none),
     };
     return cmocka_run_group_tests_name("engine: found", tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <pthread.h>
+#include <sys/wait.h>
 #include <cmocka.h>
 
 #include "backends/native/ids.h"
@@ -142,6 +143,60 @@ static void test_a_range_goes_along(void **state)
     }
 }
 
+static int die(void *ctx, struct error *err)
+{
+    const struct moving *m = ctx;
+    if (!m->fails)
+        assert_int_equal(rename(m->from, m->to), 0);
+    _exit(0);
+}
+
+/* Killed before the folder has its new name, or after: it has its range, whoever takes the new name has
+ * another, and what is given back is free again. */
+static void test_killed_while_a_range_moves(void **state)
+{
+    for (int fails = 0; fails < 2; fails++) {
+        _cleanup_(cleanup_free) char *from = temporary_path("from");
+        _cleanup_(cleanup_free) char *to = temporary_path("to");
+        struct moving m = {.from = from, .to = to, .fails = fails, .base = take("from")};
+        pid_t pid = fork();
+        if (pid == 0)
+            ids_move(&ranges, m.base, to, die, &m, NULL);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+        _cleanup_(cleanup_free) char *rival = temporary_path("rival");
+        const char *holder = fails ? from : to;
+        temporary_folder("rival");
+        assert_int_equal(ids_hold(&ranges, rival, m.base, NULL), -1);
+        const uint32_t of_name = fails ? take("to") : 0;
+        assert_int_not_equal(of_name, m.base);
+        assert_int_equal(ids_give_back(&ranges, holder, m.base, NULL), 0);
+        assert_int_equal(ids_hold(&ranges, rival, m.base, NULL), 0);
+        assert_int_equal(ids_give_back(&ranges, rival, m.base, NULL), 0);
+        if (fails)
+            assert_int_equal(ids_give_back(&ranges, to, of_name, NULL), 0);
+        rmdir(from);
+        rmdir(to);
+    }
+}
+
+static int count_move(void *ctx, struct error *err)
+{
+    return ++*(int *)ctx > 1 ? error_set(err, ERR_EXISTS, "once is enough") : 0;
+}
+
+/* Two folders change names: the range of the one that lost its name isn't held by the other for that. */
+static void test_a_name_is_taken_over(void **state)
+{
+    _cleanup_(cleanup_free) char *named = temporary_path("named"), *unborn = temporary_path("unborn");
+    const uint32_t of_old = take("named"), of_new = take("unborn");
+    int moves = 0;
+    assert_int_equal(ids_move(&ranges, of_new, named, count_move, &moves, NULL), 0);
+    assert_int_equal(ids_give_back(&ranges, unborn, of_old, NULL), 0);
+    assert_int_equal(ids_hold(&ranges, unborn, of_old, NULL), 0); /* it is free */
+    assert_int_equal(ids_hold(&ranges, unborn, of_new, NULL), -1);
+    assert_int_equal(ids_hold(&ranges, named, of_new, NULL), 0);
+}
+
 static int must_not_move(void *ctx, struct error *err)
 {
     fail_msg("moved all the same");
@@ -158,11 +213,6 @@ static void test_what_has_no_range_does_not_move(void **state)
     assert_int_equal(err.code, ERR_INVALID);
     assert_int_equal(ids_move(&ranges, ID_RANGE_FIRST + 1, "/x", must_not_move, NULL, &err), -1);
     assert_int_equal(err.code, ERR_INVALID);
-}
-
-static int count_move(void *ctx, struct error *err)
-{
-    return ++*(int *)ctx > 1 ? error_set(err, ERR_EXISTS, "once is enough") : 0;
 }
 
 /* Where all computers have the same range there is no list. */
@@ -208,6 +258,8 @@ int main(void)
         cmocka_unit_test(test_folder_gone),
         cmocka_unit_test(test_bad_base),
         cmocka_unit_test(test_a_range_goes_along),
+        cmocka_unit_test(test_killed_while_a_range_moves),
+        cmocka_unit_test(test_a_name_is_taken_over),
         cmocka_unit_test(test_what_has_no_range_does_not_move),
         cmocka_unit_test(test_the_only_range_needs_no_list),
         cmocka_unit_test(test_at_once),

@@ -1,4 +1,4 @@
-/* Links: commands over one stream, with guests that keep to the rules, guests that don't, and the real one.
+/* Links: commands over one stream, with guests that keep to the rules, and guests that don't.
  */
 #include "backends/engine/link.h"
 
@@ -14,88 +14,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "tests/unit/backends/link_peer.h"
+#include "tests/unit/backends/link_calls.h"
 #include "tests/unit/base/check.h"
-
-#define LIMIT 100 /* of output, unless a case is about it */
-#define BIG (1 * MIB)
-
-static struct exec_request request_of(const char *command)
-{
-    return (struct exec_request){.command = command,
-                                 .command_len = strlen(command),
-                                 .output_limit = LIMIT,
-                                 .wait = {.deadline = clock_deadline_after(60)}};
-}
-
-/* A command on a thread of its own. */
-struct running {
-    struct link *link;
-    struct exec_request request;
-    struct exec_result result;
-    struct guest_exit exit;
-    struct error err;
-    int r;
-    pthread_t thread;
-};
-
-static void execute(struct running *c)
-{
-    c->result = (struct exec_result){0};
-    c->err = (struct error)ERROR_INIT;
-    c->r = link_exec(c->link, &c->request, "/bin/sh", &c->result, &c->exit, &c->err);
-}
-
-static void *execute_thread(void *arg)
-{
-    execute(arg);
-    return NULL;
-}
-
-static void start(struct running *c, struct link *l, const struct exec_request *request)
-{
-    *c = (struct running){.link = l, .request = *request};
-    assert_int_equal(pthread_create(&c->thread, NULL, execute_thread, c), 0);
-}
-
-static void join(struct running *c)
-{
-    pthread_join(c->thread, NULL);
-}
-
-static struct running command(struct link *l, const char *text)
-{
-    struct running c = {.link = l, .request = request_of(text)};
-    execute(&c);
-    return c;
-}
-
-static void must_succeed(struct running *c)
-{
-    if (c->r < 0)
-        fail_msg("%s", c->err.msg);
-}
-
-static void must_fail(struct running *c, enum error_code code)
-{
-    assert_int_equal(c->r, -1);
-    if (c->err.code != code)
-        fail_msg("%s: %s", error_code_name(c->err.code), c->err.msg);
-    exec_result_done(&c->result);
-}
-
-static void finish(struct link *l, struct link_peer *p)
-{
-    link_close(l);
-    link_unref(l);
-    peer_end(p);
-}
-
-static void drain(struct link_peer *p)
-{
-    while (hear(p))
-        continue;
-}
 
 /* --- opening --- */
 
@@ -108,7 +28,7 @@ static void of_another_version(struct link_peer *p)
 
 static void of_another_kind(struct link_peer *p)
 {
-    say_bytes(p, "Welcome to Busybox, the shell of all shells\n# ", 46);
+    say_raw(p, "Welcome to Busybox, the shell of all shells\n# ", 46);
     drain(p);
 }
 
@@ -136,38 +56,42 @@ static void gone_after_hello(struct link_peer *p)
     expect(p, SERVE_CONFIG);
 }
 
+static void of_another_kind_in_pieces(struct link_peer *p)
+{
+    say_bytes(p, "Welcome to Busybox, the shell of all shells\n# ", 46);
+    drain(p);
+}
+
 static void with_last_words(struct link_peer *p)
 {
-    say_bytes(p,
-              "\2\0\0\0\0\0\0\x1b"
-              "exec format error\n\033[1m\xff\n\nx",
-              8 + 27);
+    say_raw(p,
+            "\2\0\0\0\0\0\0\x1b"
+            "exec format error\n\033[1m\xff\n\nx",
+            8 + 27);
 }
 
 static void test_strangers_are_refused(void **state)
 {
     static const struct {
         guest_fn *guest;
-        bool multiplexed;
         const char *words;
     } cases[] = {
-        {of_another_version, false, "version"},
-        {of_another_kind, false, "makes no sense"},
-        {of_another_kind, true, "makes no sense"},
-        {ready_at_once, false, "before it is asked"},
-        {gone_at_once, false, "ended"},
-        {gone_after_hello, false, "ended"},
-        {with_last_words, true, "exec format error  [1m\xef\xbf\xbd  x"},
+        {of_another_version, "version"},
+        {of_another_kind, "makes no sense"},
+        {of_another_kind_in_pieces, "makes no sense"},
+        {ready_at_once, "before it is asked"},
+        {gone_at_once, "ended"},
+        {gone_after_hello, "ended"},
+        {with_last_words, "exec format error  [1m\xef\xbf\xbd  x"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct link_peer p;
         struct serve_ready ready;
         struct error err = ERROR_INIT;
-        int32_t pid;
         const struct wait wait = {.deadline = clock_deadline_after(60)};
         const struct link_options options = {.stream = peer_begin(&p, cases[i].guest),
-                                             .multiplexed = cases[i].multiplexed};
-        assert_null(link_open(&options, &wait, &ready, &pid, &err));
+                                             .keeper = peer_keeper()};
+        assert_null(link_open(&options, &wait, &ready, &err));
         assert_int_equal(err.code, ERR_UNAVAILABLE);
         if (!strstr(err.msg, cases[i].words))
             fail_msg("case %zu: %s", i, err.msg);
@@ -180,15 +104,14 @@ static void test_opening_has_limits(void **state)
     struct link_peer p;
     struct serve_ready ready;
     struct error err = ERROR_INIT;
-    int32_t pid;
     struct cancel *cancel = cancel_new();
     cancel_fire(cancel, ERR_CANCELLED);
     const struct wait waits[] = {{.deadline = DEADLINE_NONE, .cancel = cancel},
                                  {.deadline = clock_deadline_after(0.05)}};
     const enum error_code codes[] = {ERR_CANCELLED, ERR_TIMEOUT};
     for (size_t i = 0; i < ARRAY_LEN(waits); i++) {
-        const struct link_options options = {.stream = peer_begin(&p, drain)};
-        assert_null(link_open(&options, &waits[i], &ready, &pid, &err));
+        const struct link_options options = {.stream = peer_begin(&p, drain), .keeper = peer_keeper()};
+        assert_null(link_open(&options, &waits[i], &ready, &err));
         assert_int_equal(err.code, codes[i]);
         peer_end(&p);
     }
@@ -202,7 +125,11 @@ static void well_behaved(struct link_peer *p)
     greet(p);
     expect(p, SERVE_RUN);
     const uint32_t id = p->frame.id;
-    struct serve_end end = {.exit = {.wait_status = 3 << 8, .background_count = 2, .background = {7, 8}},
+    struct serve_end end = {.exit = {.wait_status = 3 << 8,
+                                     .cpu_us = 1234567,
+                                     .peak_bytes = 1 << 20,
+                                     .background_count = 2,
+                                     .background = {7, 8}},
                             .oom_kills = 1,
                             .total = {20, 2},
                             .spooled = {20, 0},
@@ -231,6 +158,8 @@ static void test_what_comes_is_the_result(void **state)
     assert_string_equal(buf_str(&c.result.err.head), "er");
     assert_int_equal(c.result.err.omitted, 0);
     assert_true(c.result.oom_killed);
+    assert_int_equal(c.result.usage.cpu_us, 1234567);
+    assert_int_equal(c.result.usage.peak_bytes, 1 << 20);
     assert_int_equal(c.result.background_count, 2);
     assert_int_equal(c.result.background[1], 8);
     exec_result_done(&c.result);
@@ -335,6 +264,89 @@ static void test_a_deadline_kills_and_waits(void **state)
     finish(l, &p);
 }
 
+/* Silent from the command on, until it is told to go on; then it catches up. */
+static void falls_silent(struct link_peer *p)
+{
+    greet(p);
+    expect(p, SERVE_RUN);
+    const uint32_t id = p->frame.id;
+    say_output(p, id, 0, 0, "so far");
+    await_go();
+    expect(p, SERVE_KILL);
+    if (p->frame.id != id)
+        give_up("another's was to be killed");
+    say_end(p, id, &(struct serve_end){.killed = 1});
+    expect(p, SERVE_RUN);
+    say_end(p, p->frame.id, NULL);
+    drain(p);
+}
+
+static int is_paused(void *ctx, struct error *err)
+{
+    return error_set(err, ERR_UNAVAILABLE, "it is %s", (const char *)ctx);
+}
+
+static void test_silence_holds_up_nobody_for_long(void **state)
+{
+    static char paused[] = "paused";
+    const struct link_options ways[] = {{.on_silence = is_paused, .ctx = paused}, {0}};
+    const char *const words[] = {"it is paused", "nothing in the computer answers"};
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        struct link_peer p;
+        open_gates();
+        struct link *l = peer_link_as(&p, falls_silent, &ways[i]);
+        struct running c = {.link = l, .request = request_of("x")};
+        c.request.wait.deadline = clock_deadline_after(0.1);
+        execute(&c);
+        assert_int_equal(c.r, -1);
+        assert_int_equal(c.err.code, ERR_TIMEOUT);
+        assert_string_equal(buf_str(&c.result.out.head), "so far");
+        assert_non_null(c.result.note);
+        assert_non_null(strstr(c.result.note, words[i]));
+        exec_result_done(&c.result);
+        let_guest_go(); /* whose link is as good as before */
+        c = command(l, "next");
+        must_succeed(&c);
+        exec_result_done(&c.result);
+        finish(l, &p);
+        close_gates();
+    }
+}
+
+static const struct serve_end NOT_FIRST = {.exit = {.stage = GUEST_STAGE_REQUEST, .sys = EPERM}},
+                              NOT_ENDING = {.exit = {.stage = GUEST_STAGE_REQUEST, .sys = ETIMEDOUT}};
+
+/* Answers a few, and then no more. */
+static void clears(struct link_peer *p)
+{
+    const struct serve_end *const ends[] = {NULL, &NOT_FIRST, &NOT_ENDING, NULL};
+    greet(p);
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+        expect(p, SERVE_CLEAR);
+        say_end(p, p->frame.id, ends[i]);
+    }
+    expect(p, SERVE_CLEAR);
+    expect(p, SERVE_CLEAR);
+}
+
+static void test_what_comes_of_a_clear(void **state)
+{
+    static const struct {
+        double seconds;
+        enum error_code code;
+    } cases[] = {{30, ERR_NONE}, {30, ERR_UNSUPPORTED}, {30, ERR_UNAVAILABLE},
+                 {30, ERR_NONE}, {0.05, ERR_TIMEOUT},   {30, ERR_GONE}};
+    struct link_peer p;
+    struct link *l = peer_link(&p, clears);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const struct wait wait = {.deadline = clock_deadline_after(cases[i].seconds)};
+        struct error err = ERROR_INIT;
+        assert_int_equal(link_clear(l, &wait, &err), cases[i].code == ERR_NONE ? 0 : -1);
+        assert_int_equal(err.code, cases[i].code);
+    }
+    finish(l, &p);
+}
+
 static void floods(struct link_peer *p)
 {
     static char body[SERVE_FRAME_MAX];
@@ -430,56 +442,6 @@ static void test_an_end_is_seen_by_whoever_looks(void **state)
 }
 
 /* --- many commands --- */
-
-/* The test and the guest wait for each other. */
-static int to_test[2], to_guest[2];
-
-static void open_gates(void)
-{
-    assert_int_equal(pipe2(to_test, O_CLOEXEC), 0);
-    assert_int_equal(pipe2(to_guest, O_CLOEXEC), 0);
-}
-
-static void close_gates(void)
-{
-    for (int i = 0; i < 2; i++) {
-        close(to_test[i]);
-        close(to_guest[i]);
-    }
-}
-
-static void pass(const int gate[2])
-{
-    if (write(gate[1], "x", 1) != 1)
-        give_up("a gate doesn't open");
-}
-
-static void await(const int gate[2])
-{
-    char c;
-    if (read(gate[0], &c, 1) != 1)
-        give_up("a gate is gone");
-}
-
-static void go(void)
-{
-    pass(to_test);
-}
-
-static void await_go(void)
-{
-    await(to_guest);
-}
-
-static void let_guest_go(void)
-{
-    pass(to_guest);
-}
-
-static void await_guest(void)
-{
-    await(to_test);
-}
 
 static char big_input[BIG];
 
@@ -666,104 +628,6 @@ static void test_looking_disturbs_nobody(void **state)
     finish(l, &p);
 }
 
-/* --- the real guest --- */
-
-static void test_the_real_guest_runs_commands(void **state)
-{
-    struct link_peer p;
-    struct link *l = peer_link(&p, NULL);
-    struct running c = {.link = l, .request = request_of("cat; echo trouble >&2; exit 7")};
-    c.request.stdin_bytes = "input";
-    c.request.stdin_len = 5;
-    execute(&c);
-    must_succeed(&c);
-    assert_string_equal(buf_str(&c.result.out.head), "input");
-    assert_string_equal(buf_str(&c.result.err.head), "trouble\n");
-    assert_int_equal(c.exit.stage, GUEST_STAGE_RAN);
-    assert_int_equal(WEXITSTATUS(c.exit.wait_status), 7);
-    exec_result_done(&c.result);
-
-    c.request = request_of("x");
-    c.request.cwd = "/nope";
-    execute(&c);
-    must_succeed(&c);
-    assert_int_equal(c.exit.stage, GUEST_STAGE_CHDIR);
-    exec_result_done(&c.result);
-
-    c.request = request_of("echo begins; sleep 1000 & sleep 1000");
-    c.request.wait.deadline = clock_deadline_after(0.3);
-    execute(&c);
-    assert_string_equal(buf_str(&c.result.out.head), "begins\n");
-    must_fail(&c, ERR_TIMEOUT);
-    finish(l, &p);
-}
-
-#define AT_ONCE 96
-
-static void test_many_commands_of_the_real_guest(void **state)
-{
-    static struct running c[AT_ONCE];
-    static char inputs[AT_ONCE][4096], texts[AT_ONCE][64];
-    struct link_peer p;
-    struct link *l = peer_link(&p, NULL);
-    for (int i = 0; i < AT_ONCE; i++) {
-        memset(inputs[i], 'a' + i % 26, sizeof(inputs[i]));
-        snprintf(texts[i], sizeof(texts[i]), "cat; echo %d >&2; exit %d", i, i);
-        struct exec_request request = request_of(texts[i]);
-        request.stdin_bytes = inputs[i];
-        request.stdin_len = sizeof(inputs[i]);
-        request.output_limit = 2 * sizeof(inputs[i]);
-        start(&c[i], l, &request);
-    }
-    for (int i = 0; i < AT_ONCE; i++) {
-        join(&c[i]);
-        must_succeed(&c[i]);
-        assert_int_equal(c[i].exit.wait_status, i << 8);
-        assert_int_equal(c[i].result.out.total, sizeof(inputs[i]));
-        assert_memory_equal(c[i].result.out.head.data, inputs[i], sizeof(inputs[i]));
-        assert_int_equal(atoi(buf_str(&c[i].result.err.head)), i);
-        exec_result_done(&c[i].result);
-    }
-    finish(l, &p);
-}
-
-/* More than the guest takes at once: each comes to a result or is told to come again. */
-static void test_too_many_commands(void **state)
-{
-    static struct running c[2 * SERVE_COMMANDS_MAX];
-    struct cancel *cancel = cancel_new();
-    struct link_peer p;
-    struct link *l = peer_link(&p, NULL);
-    struct exec_request request = request_of("exec sleep 1000");
-    request.wait.cancel = cancel;
-    for (size_t i = 0; i < ARRAY_LEN(c); i++)
-        start(&c[i], l, &request);
-    struct running one;
-    do { /* those that are refused say that the others run */
-        one = command(l, "true");
-        must_succeed(&one);
-        exec_result_done(&one.result);
-    } while (one.exit.stage != GUEST_STAGE_REQUEST);
-    assert_int_equal(one.exit.sys, EAGAIN);
-    cancel_fire(cancel, ERR_CANCELLED);
-    size_t refused = 0;
-    for (size_t i = 0; i < ARRAY_LEN(c); i++) {
-        join(&c[i]);
-        if (c[i].r < 0)
-            assert_int_equal(c[i].err.code, ERR_CANCELLED);
-        else
-            refused += c[i].exit.stage == GUEST_STAGE_REQUEST;
-        exec_result_done(&c[i].result);
-    }
-    assert_true(refused <= SERVE_COMMANDS_MAX);
-    one = command(l, "true");
-    must_succeed(&one);
-    assert_int_equal(one.exit.stage, GUEST_STAGE_RAN);
-    exec_result_done(&one.result);
-    finish(l, &p);
-    cancel_unref(cancel);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -773,6 +637,8 @@ int main(void)
         cmocka_unit_test(test_hostile_frames_do_no_harm),
         cmocka_unit_test(test_what_no_guest_can_be_given),
         cmocka_unit_test(test_a_deadline_kills_and_waits),
+        cmocka_unit_test(test_silence_holds_up_nobody_for_long),
+        cmocka_unit_test(test_what_comes_of_a_clear),
         cmocka_unit_test(test_a_flood_has_an_end),
         cmocka_unit_test(test_all_learn_of_the_streams_end),
         cmocka_unit_test(test_closing_ends_all),
@@ -781,9 +647,6 @@ int main(void)
         cmocka_unit_test(test_a_frame_is_sent_to_its_end),
         cmocka_unit_test(test_what_was_not_begun_is_taken_back),
         cmocka_unit_test(test_looking_disturbs_nobody),
-        cmocka_unit_test(test_the_real_guest_runs_commands),
-        cmocka_unit_test(test_many_commands_of_the_real_guest),
-        cmocka_unit_test(test_too_many_commands),
     };
     return cmocka_run_group_tests_name("engine: link", tests, NULL, NULL);
 }

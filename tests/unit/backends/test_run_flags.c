@@ -585,9 +585,9 @@ static void test_platform(void **state)
     char *const two[] = {(char *)"-e",          (char *)"--platform=x", (char *)"--platform",
                          (char *)"linux/arm64", (char *)"--init",       NULL};
     char *const none[] = {(char *)"--init", NULL};
-    assert_string_equal(run_flags_platform(two), "linux/arm64");
-    assert_null(run_flags_platform(none));
-    assert_null(run_flags_platform(NULL));
+    assert_string_equal(run_flags_value(two, "platform"), "linux/arm64");
+    assert_null(run_flags_value(none, "platform"));
+    assert_null(run_flags_value(NULL, "platform"));
 }
 
 int main(void)

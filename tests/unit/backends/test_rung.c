@@ -24,14 +24,15 @@ static void test_unknown_reason(void **state)
 {
     temporary_file("self/status", "Name:\tx\nSeccomp:\t0\n");
     assert_told("write uid_map: Operation not permitted");
-    assert_int_equal(rung_check(temporary, NULL), 0);
+    assert_int_equal(rung_check(temporary, false, NULL), 0);
 }
 
 static void test_none_allowed(void **state)
 {
     temporary_file("sys/user/max_user_namespaces", "0\n");
     assert_told("sysctl -w user.max_user_namespaces=");
-    assert_int_equal(rung_check(temporary, NULL), -1);
+    assert_int_equal(rung_check(temporary, false, NULL), -1);
+    assert_int_equal(rung_check(temporary, true, NULL), -1);
 }
 
 static void test_kept_for_root(void **state)
@@ -39,22 +40,45 @@ static void test_kept_for_root(void **state)
     temporary_file("sys/user/max_user_namespaces", "1000\n");
     temporary_file("sys/kernel/unprivileged_userns_clone", "0\n");
     assert_told("sysctl -w kernel.unprivileged_userns_clone=1");
-    assert_int_equal(rung_check(temporary, NULL), -1);
+    assert_int_equal(rung_check(temporary, false, NULL), -1);
+    assert_int_equal(rung_check(temporary, true, NULL), 0);
 }
 
 /* A profile may allow it all the same, so it is tried. The message is whole: its end is there. */
-static void test_apparmor(void **state)
+static void b42_apparmor(void **state)
 {
     temporary_file("sys/kernel/apparmor_restrict_unprivileged_userns", "1\n");
     assert_told("/etc/apparmor.d/");
     assert_told("kernel.apparmor_restrict_unprivileged_userns=0`");
-    assert_int_equal(rung_check(temporary, NULL), 0);
+    assert_told("--allow-weak-isolation");
+    assert_int_equal(rung_check(temporary, false, NULL), 0);
 }
 
 static void test_container(void **state)
 {
     temporary_file("self/status", "Name:\tx\nSeccomp:\t2\n");
     assert_told("--security-opt seccomp=unconfined");
+}
+
+static void test_words(void **state)
+{
+    for (enum rung rung = RUNG_ROOT; rung < RUNGS; rung++)
+        assert_true(strlen(rung_name(rung)) > 0);
+    assert_non_null(strstr(rung_words(RUNG_WEAK), "weak"));
+    assert_null(rung_words(RUNG_ROOT));
+}
+
+/* Two processes of ours, with three threads and one; what belongs to others doesn't count. */
+static void test_processes_before(void **state)
+{
+    temporary_file("10/task/10/x", "");
+    temporary_file("10/task/11/x", "");
+    temporary_file("10/task/12/x", "");
+    temporary_file("20/task/20/x", "");
+    temporary_file("self/task/1/x", "");
+    const uint32_t expected = geteuid() == 0 ? 0 : 4; /* root gives each computer a user of its own */
+    assert_int_equal(rung_processes_before(RUNG_WEAK, temporary), expected);
+    assert_int_equal(rung_processes_before(RUNG_ONE_ID, temporary), 0);
 }
 
 static uint32_t read_ids(const char *text, uint32_t *ret_first)
@@ -84,8 +108,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_unknown_reason, temporary_make, temporary_remove),
         cmocka_unit_test_setup_teardown(test_none_allowed, temporary_make, temporary_remove),
         cmocka_unit_test_setup_teardown(test_kept_for_root, temporary_make, temporary_remove),
-        cmocka_unit_test_setup_teardown(test_apparmor, temporary_make, temporary_remove),
+        cmocka_unit_test_setup_teardown(b42_apparmor, temporary_make, temporary_remove),
         cmocka_unit_test_setup_teardown(test_container, temporary_make, temporary_remove),
+        cmocka_unit_test_setup_teardown(test_words, temporary_make, temporary_remove),
+        cmocka_unit_test_setup_teardown(test_processes_before, temporary_make, temporary_remove),
         cmocka_unit_test_setup_teardown(test_subids, temporary_make, temporary_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

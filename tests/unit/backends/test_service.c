@@ -59,6 +59,20 @@ static void a_podman_by_its_path(void **state)
     engine_address_done(&a);
 }
 
+/* Far more than is kept of it; and it lives on. */
+static void a_service_that_talks(void **state)
+{
+    if (real_podman())
+        skip();
+    struct engine_address a = {0};
+    struct engine_options o = options("podman");
+    fake_program("podman", "talkative");
+    find(&o, &a);
+    _cleanup_fd_ int connection = contact_connect(a.unix_path);
+    assert_int_equal(contact_ping(connection, &forever, NULL), 0);
+    engine_address_done(&a);
+}
+
 static void a_service_that_fails(void **state)
 {
     if (real_podman())
@@ -140,6 +154,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         CASE(a_service_is_started_and_stopped),
         CASE(a_podman_by_its_path),
+        CASE(a_service_that_talks),
         CASE(a_service_that_fails),
         CASE(no_podman_at_all),
         CASE(a_service_ends_with_a_killed_server),

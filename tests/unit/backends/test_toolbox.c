@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <dirent.h>
 #include <pthread.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <cmocka.h>
 
@@ -110,6 +111,28 @@ static void test_content(void **state)
     toolbox_done(&t);
 }
 
+/* The host's own resolver is of no use inside, and a link to it would lead nowhere. */
+static void b41_resolver_of_the_host(void **state)
+{
+    struct toolbox t;
+    struct error err = ERROR_INIT;
+    _cleanup_(cleanup_free) char *own = path_join(host, "etc/resolv.conf");
+    static const char *const kinds[] = {"link", "file"};
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        (void)unlink(own);
+        if (i == 0)
+            host_link("etc/resolv.conf", "../run/systemd/resolve/stub-resolv.conf");
+        else
+            temporary_file("host/etc/resolv.conf", "nameserver 127.0.0.53\n");
+        assert_int_equal(toolbox_open(state_dir, host, &t, &err), 0);
+        struct stat st;
+        assert_true(has(&t, "etc/resolv.conf", &st));
+        assert_true(S_ISREG(st.st_mode));
+        assert_int_equal(st.st_size, 0);
+        toolbox_done(&t);
+    }
+}
+
 static int count_skeletons(void)
 {
     int count = 0;
@@ -173,15 +196,34 @@ static void test_at_once(void **state)
         toolbox_done(&toolboxes[i]);
 }
 
+/* What a server had half built when it was killed goes with the next start; what one is building stays. */
+static void test_half_built(void **state)
+{
+    struct toolbox t;
+    assert_int_equal(toolbox_open(state_dir, host, &t, NULL), 0);
+    _cleanup_(cleanup_free) char *half = xasprintf("%s.new-0123456789abcdef", t.path);
+    assert_int_equal(mkdir(half, 0755), 0);
+    toolbox_done(&t);
+
+    int builder = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(flock(builder, LOCK_SH), 0);
+    assert_int_equal(toolbox_open(state_dir, host, &t, NULL), 0);
+    assert_int_equal(access(half, F_OK), 0);
+    toolbox_done(&t);
+
+    fd_close(builder);
+    assert_int_equal(toolbox_open(state_dir, host, &t, NULL), 0);
+    assert_int_equal(access(half, F_OK), -1);
+    toolbox_done(&t);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(test_content),
-        CASE(test_reused),
-        CASE(test_host_changes),
-        CASE(test_at_once),
+        CASE(test_content), CASE(test_reused),     CASE(test_host_changes),
+        CASE(test_at_once), CASE(test_half_built), CASE(b41_resolver_of_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,6 +79,22 @@ static void maximum_of_the_buffer_holds(void **state)
     assert_int_equal(encoded.len, 0);
 }
 
+static void loose_text_lacks_padding_and_has_the_letters_of_urls(void **state)
+{
+    static const char *const same[] = {"+/+/", "-_-_", "-_-_==", "+_+/"};
+    for (size_t i = 0; i < ARRAY_LEN(same); i++) {
+        _cleanup_(buf_done) struct buf plain = BUF_INIT(8);
+        assert_int_equal(base64_decode_loosely(same[i], strlen(same[i]), &plain, NULL), 0);
+        assert_string_equal(buf_str(&plain), "\xFB\xFF\xBF");
+    }
+    _cleanup_(buf_done) struct buf plain = BUF_INIT(8);
+    assert_int_equal(base64_decode_loosely("Zm9vYg", 6, &plain, NULL), 0);
+    assert_string_equal(buf_str(&plain), "foob");
+    assert_int_equal(base64_decode_loosely("Zm9vY", 5, &plain, NULL), -1);
+    assert_int_equal(base64_decode_loosely("Zm 9v", 5, &plain, NULL), -1);
+    assert_int_equal(base64_decode_loosely("", 0, &plain, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -86,6 +102,7 @@ int main(void)
         cmocka_unit_test(random_bytes_come_back),
         cmocka_unit_test(malformed_text_is_refused_with_the_place),
         cmocka_unit_test(maximum_of_the_buffer_holds),
+        cmocka_unit_test(loose_text_lacks_padding_and_has_the_letters_of_urls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

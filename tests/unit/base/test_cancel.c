@@ -52,6 +52,34 @@ static void last_reference_closes_the_descriptor(void **state)
     assert_null(cancel_ref(NULL));
 }
 
+static void what_is_beneath_is_fired_too(void **state)
+{
+    struct cancel *above = cancel_new();
+    struct cancel *before = cancel_new_beneath(above), *own = cancel_new_beneath(above);
+    int fd = cancel_fd(before);
+    assert_true(cancel_fire(own, ERR_GONE));
+    assert_int_equal(cancel_why(above), ERR_NONE);
+    assert_int_equal(cancel_why(before), ERR_NONE);
+    assert_false(is_readable(fd));
+    assert_true(cancel_fire(above, ERR_DELETED));
+    assert_int_equal(cancel_why(before), ERR_DELETED);
+    assert_true(is_readable(fd));
+    assert_int_equal(cancel_why(own), ERR_GONE);
+    cancel_unref(own);
+
+    struct cancel *after = cancel_new_beneath(above), *last = cancel_new_beneath(after);
+    assert_int_equal(cancel_why(last), ERR_DELETED);
+    cancel_unref(above); /* in any order */
+    cancel_unref(after);
+    assert_int_equal(cancel_why(last), ERR_DELETED);
+    cancel_unref(last);
+    cancel_unref(before);
+
+    struct cancel *free_one = cancel_new_beneath(NULL);
+    assert_int_equal(cancel_why(free_one), ERR_NONE);
+    cancel_unref(free_one);
+}
+
 static void ready_descriptor_ends_the_wait(void **state)
 {
     int p[2];
@@ -147,17 +175,35 @@ static void races_have_one_winner(void **state)
     }
 }
 
+/* The one who fires has no reference; the one who waits frees the token as soon as it is told. */
+static void whoever_is_told_may_free_it(void **state)
+{
+    for (int round = 0; round < 2000; round++) {
+        pthread_t thread;
+        struct cancel *c = cancel_new();
+        const struct wait wait = {.deadline = DEADLINE_NONE, .cancel = c};
+        assert_true(cancel_fd(c) >= 0);
+        assert_int_equal(pthread_create(&thread, NULL, fire, c), 0);
+        while (wait_check(&wait, NULL) == 0)
+            continue;
+        cancel_unref(c);
+        pthread_join(thread, NULL);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_reason_wins),
         cmocka_unit_test(descriptor_tells_whenever_it_was_asked_for),
         cmocka_unit_test(last_reference_closes_the_descriptor),
+        cmocka_unit_test(what_is_beneath_is_fired_too),
         cmocka_unit_test(ready_descriptor_ends_the_wait),
         cmocka_unit_test(deadline_ends_the_wait),
         cmocka_unit_test(no_descriptor_is_no_wait),
         cmocka_unit_test(token_ends_the_wait_from_another_thread),
         cmocka_unit_test(races_have_one_winner),
+        cmocka_unit_test(whoever_is_told_may_free_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

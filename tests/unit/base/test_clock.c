@@ -1,13 +1,20 @@
 /* Time: deadlines, their forms, and names of boots and processes. */
 #include "base/clock.h"
 
+#include <grp.h>
 #include <limits.h>
 #include <math.h>
+#include <sched.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fd.h"
+
+#include "tests/skip.h"
 #include "tests/unit/base/check.h"
 
 static void deadlines_saturate(void **state)
@@ -71,8 +78,65 @@ static void ended_process_has_no_start(void **state)
     siginfo_t info;
     assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
     assert_true(clock_process_start(pid) == 0); /* still to be waited for */
+    assert_false(clock_process_is_hidden(pid));
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     assert_true(clock_process_start(pid) == 0);
+}
+
+static void serials_name_processes(void **state)
+{
+    _cleanup_fd_ int first = pidfd_open(getpid(), 0), again = pidfd_open(getpid(), 0),
+                     other = pidfd_open(getppid(), 0);
+    assert_true(first >= 0 && again >= 0 && other >= 0);
+    assert_true(clock_process_serial(first) == clock_process_serial(again));
+    if (clock_process_serial(first) == 0)
+        skip_because("this kernel has no serial numbers of processes");
+    assert_true(clock_process_serial(first) != clock_process_serial(other));
+    assert_true(clock_process_serial(STDERR_FILENO) == 0); /* whatever it is, it is no process */
+}
+
+/* The exit code of what a forked child does. */
+static int exit_code_of(int (*what)(void))
+{
+    int status = 0;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(what());
+    assert_true(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* As a user to whom process 1, root's, isn't shown. */
+static int look_around(void)
+{
+    if (setgroups(0, NULL) < 0 || setgid(65534) < 0 || setuid(65534) < 0)
+        return 2;
+    _cleanup_fd_ int first = pidfd_open(1, 0), self = pidfd_open(getpid(), 0);
+    return !(clock_process_start(1) == 0 && clock_process_is_hidden(1) &&
+             clock_process_start(getpid()) != 0 && !clock_process_is_hidden(getpid()) &&
+             (clock_process_serial(first) != 0) == (clock_process_serial(self) != 0));
+}
+
+static int be_first_process(void)
+{
+    return mount("proc", "/proc", "proc", 0, "hidepid=2") < 0 ? 2 : exit_code_of(look_around);
+}
+
+static int with_hidden_processes(void)
+{
+    if (unshare(CLONE_NEWPID | CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return 2;
+    return exit_code_of(be_first_process);
+}
+
+static void processes_may_be_hidden(void **state)
+{
+    assert_false(clock_process_is_hidden(getpid()));
+    assert_false(clock_process_is_hidden(0x7fffffff));
+    int code = exit_code_of(with_hidden_processes);
+    if (code == 2)
+        skip_because("no namespace with a /proc of its own can be made here");
+    assert_int_equal(code, 0);
 }
 
 int main(void)
@@ -84,6 +148,8 @@ int main(void)
         cmocka_unit_test(boot_has_a_name),
         cmocka_unit_test(process_start_names_a_process),
         cmocka_unit_test(ended_process_has_no_start),
+        cmocka_unit_test(serials_name_processes),
+        cmocka_unit_test(processes_may_be_hidden),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

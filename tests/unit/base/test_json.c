@@ -144,6 +144,24 @@ static void nesting_is_limited(void **state)
     assert_null(json_parse(objects, strlen(objects), &err));
 }
 
+static void values_are_counted(void **state)
+{
+    struct error err = ERROR_INIT;
+    json_t *value = json_parse_few("[1,{\"a\":2},\",[{\"]", 17, 5, &err);
+    assert_non_null(value);
+    json_decref(value);
+    assert_null(json_parse_few("[1,{\"a\":2},\",[{\"]", 17, 4, &err));
+    assert_string_equal(err.msg, "JSON has more than 4 values");
+
+    _cleanup_(buf_done) struct buf b = BUF_INIT(10 * MIB);
+    assert_int_equal(buf_append_str(&b, "["), 0);
+    for (size_t i = 0; i < LIMIT_JSON_VALUES; i++)
+        assert_int_equal(buf_append_str(&b, "0,"), 0);
+    assert_int_equal(buf_append_str(&b, "0]"), 0);
+    assert_null(json_parse(b.data, b.len, &err));
+    assert_non_null(strstr(err.msg, "more than"));
+}
+
 static void brackets_in_strings_are_no_nesting(void **state)
 {
     _cleanup_(buf_done) struct buf b = BUF_INIT(MIB);
@@ -192,6 +210,7 @@ int main(void)
         cmocka_unit_test(integers_are_exact_up_to_64_bits),
         cmocka_unit_test(larger_integers_become_reals),
         cmocka_unit_test(nesting_is_limited),
+        cmocka_unit_test(values_are_counted),
         cmocka_unit_test(brackets_in_strings_are_no_nesting),
         cmocka_unit_test(lookups_say_nothing_about_absence),
         cmocka_unit_test(values_are_dumped_compactly_and_bounded),

@@ -119,6 +119,11 @@ static void any_bytes_read_back_as_their_lossy_text(void **state)
     for (size_t c = 0; c < 256; c++) {
         const unsigned char around[] = {'a', (unsigned char)c, 'b', (unsigned char)c};
         check_round_trip(around, sizeof(around));
+        for (size_t at = 0; at < 9; at++) { /* plain bytes are looked at by eights */
+            memcpy(bytes, "abcdefghijklmnopq", 17);
+            bytes[at] = (unsigned char)c;
+            check_round_trip(bytes, 17);
+        }
     }
     for (int i = 0; i < 200; i++) {
         random_bytes(bytes, sizeof(bytes));
@@ -221,6 +226,35 @@ static void parsed_values_are_written_at_any_allowed_depth(void **state)
     assert_string_equal(json_get_string(back, "w"), text);
 }
 
+/* Escapes and what stands between them are gathered, up to a certain length. */
+static void runs_of_every_length_read_back(void **state)
+{
+    enum { LENGTH = 3000 };
+    for (size_t run = 0; run < 600; run++) {
+        _cleanup_(buf_done) struct buf b = BUF_INIT(100000);
+        char text[LENGTH + 1];
+        struct json_writer w;
+        for (size_t i = 0; i < LENGTH; i++)
+            text[i] = (i % (run + 2) == run) ? '"' : (i % (run + 2) > run) ? '\x01' : 'x';
+        text[LENGTH] = '\0';
+        jw_init(&w, &b);
+        jw_begin_array(&w);
+        jw_string(&w, text);
+        jw_begin_text(&w);
+        jw_begin_array(&w);
+        jw_string(&w, text);
+        jw_end_array(&w);
+        jw_end_text(&w);
+        jw_end_array(&w);
+        assert_false(w.failed);
+        _cleanup_(cleanup_json_decref) json_t *back = json_loadb(b.data, b.len, 0, NULL);
+        assert_string_equal(json_string_value(json_array_get(back, 0)), text);
+        _cleanup_(cleanup_json_decref) json_t *inner =
+            json_loads(json_string_value(json_array_get(back, 1)), 0, NULL);
+        assert_string_equal(json_string_value(json_array_get(inner, 0)), text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +262,7 @@ int main(void)
         cmocka_unit_test(text_inside_a_string_is_escaped_once_more),
         cmocka_unit_test(escapes_are_the_short_ones),
         cmocka_unit_test(any_bytes_read_back_as_their_lossy_text),
+        cmocka_unit_test(runs_of_every_length_read_back),
         cmocka_unit_test(megabytes_of_the_worst_are_fine),
         cmocka_unit_test(reals_are_short_and_exact),
         cmocka_unit_test(failure_stays_and_nothing_follows),

@@ -76,6 +76,12 @@ void domain_init(struct domain *d, const struct fake_hooks *hooks, const char *s
 
 void domain_init_pool(struct domain *d, const struct fake_hooks *hooks, const char *state_dir, int pool)
 {
+    domain_init_options(d, hooks, state_dir, &(struct computers_options){.pool = pool});
+}
+
+void domain_init_options(struct domain *d, const struct fake_hooks *hooks, const char *state_dir,
+                         const struct computers_options *more)
+{
     if (state_dir) {
         d->state_dir = xstrdup(state_dir);
     } else {
@@ -83,8 +89,10 @@ void domain_init_pool(struct domain *d, const struct fake_hooks *hooks, const ch
         assert_non_null(mkdtemp(d->state_dir));
     }
     d->backend = fake_backend_new(BACKEND_PERSISTENT, hooks);
-    const struct computers_options options = {
-        .state_dir = d->state_dir, .backend = d->backend, .network = "none", .pool = pool};
+    struct computers_options options = *more;
+    options.state_dir = d->state_dir;
+    options.backend = d->backend;
+    options.network = "none";
     d->computers = computers_new(&options);
     d->session = computer_session_new(d->computers, "local");
 }
@@ -147,6 +155,62 @@ void must_run(const struct computer_use *use)
     exec_result_done(&result);
 }
 
+void must_have(struct domain *d, const char *id, enum lifetime lifetime)
+{
+    struct computer_use use = must_use(d->session, id, lifetime);
+    computers_release(&use);
+}
+
+static char *file_of(const struct domain *d, const char *id)
+{
+    return xasprintf("%s/computers/local/%s/home/file", d->state_dir, id);
+}
+
+void put_file(const struct domain *d, const char *id)
+{
+    _cleanup_(cleanup_free) char *path = file_of(d, id);
+    assert_int_equal(file_replace(AT_FDCWD, path, "x", 1, false, NULL), 0);
+}
+
+bool has_file(const struct domain *d, const char *id)
+{
+    _cleanup_(cleanup_free) char *path = file_of(d, id);
+    return access(path, F_OK) == 0;
+}
+
+struct wait long_wait(void)
+{
+    return (struct wait){.deadline = clock_deadline_after(LONG_SECONDS)};
+}
+
+struct search {
+    const char *id;
+    struct computer_view *ret;
+    bool found;
+};
+
+static void compare(void *ctx, const struct computer_view *v)
+{
+    struct search *s = ctx;
+    if (strcmp(v->id, s->id) != 0)
+        return;
+    assert_false(s->found);
+    s->found = true;
+    *s->ret = *v;
+}
+
+bool find_view(struct computer_session *s, const char *id, struct computer_view *ret)
+{
+    const struct wait wait = long_wait();
+    struct search search = {.id = id, .ret = ret};
+    size_t total;
+    struct error err = ERROR_INIT;
+    if (computers_list(s, &(struct computer_list_wish){.condition = -1}, &wait, compare, &search, &total,
+                       &err) < 0)
+        fail_msg("computers_list: %s", err.msg);
+    return search.found;
+}
+
 bool folder_exists(const struct domain *d, const char *id)
 {
     _cleanup_(cleanup_free) char *path = xasprintf("%s/computers/local/%s", d->state_dir, id);
@@ -165,6 +229,12 @@ void caller_start(struct caller *c, struct computer_session *s, const char *id, 
 {
     *c = (struct caller){
         .session = s, .id = id, .wait = {.deadline = clock_deadline_after(LONG_SECONDS), .cancel = cancel}};
+    assert_int_equal(pthread_create(&c->thread, NULL, call, c), 0);
+}
+
+void caller_start_for(struct caller *c, struct computer_session *s, const char *id, enum lifetime lifetime)
+{
+    *c = (struct caller){.session = s, .id = id, .lifetime = lifetime, .wait = long_wait()};
     assert_int_equal(pthread_create(&c->thread, NULL, call, c), 0);
 }
 

@@ -43,6 +43,9 @@ void domain_init(struct domain *d, const struct fake_hooks *hooks, const char *s
 void domain_done(struct domain *d, const char *keep_state_dir);
 /* With so many computers made ahead. */
 void domain_init_pool(struct domain *d, const struct fake_hooks *hooks, const char *state_dir, int pool);
+/* With what `more` has beside a state directory and a backend. */
+void domain_init_options(struct domain *d, const struct fake_hooks *hooks, const char *state_dir,
+                         const struct computers_options *more);
 /* Ends the session and makes a new one, as another client would. */
 void domain_new_session(struct domain *d);
 
@@ -50,6 +53,15 @@ void domain_new_session(struct domain *d);
 struct computer_use must_use(struct computer_session *s, const char *id, enum lifetime lifetime);
 void must_not_use(struct computer_session *s, const char *id, enum lifetime lifetime, enum error_code code);
 void must_run(const struct computer_use *use);
+/* One by this id is made or attached, and let go again. */
+void must_have(struct domain *d, const char *id, enum lifetime lifetime);
+/* A file in the computer's folder, as its commands leave them. */
+void put_file(const struct domain *d, const char *id);
+bool has_file(const struct domain *d, const char *id);
+/* A wait without a deadline that matters. */
+struct wait long_wait(void);
+/* Whether a computer is listed, and how. */
+bool find_view(struct computer_session *s, const char *id, struct computer_view *ret);
 bool folder_exists(const struct domain *d, const char *id);
 
 /* computers_use on a thread of its own. */
@@ -64,6 +76,7 @@ struct caller {
     pthread_t thread;
 };
 void caller_start(struct caller *c, struct computer_session *s, const char *id, struct cancel *cancel);
+void caller_start_for(struct caller *c, struct computer_session *s, const char *id, enum lifetime lifetime);
 void caller_join(struct caller *c);
 /* Returns when somebody waits for a change of local's computer. */
 void await_waiter(const struct domain *d, const char *id);

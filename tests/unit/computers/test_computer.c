@@ -9,11 +9,12 @@
 static void transitions(void **state)
 {
     static const bool EXPECTED[COMPUTER_STATE_COUNT][COMPUTER_STATE_COUNT] = {
-        /* to:  creating running ending ended */
-        {false, true, true, false},   /* creating */
-        {false, false, true, false},  /* running */
-        {false, false, false, true},  /* ending */
-        {false, false, false, false}, /* ended */
+        /* to:  creating running changing ending ended */
+        {false, true, true, true, false},    /* creating */
+        {false, false, true, true, false},   /* running */
+        {false, true, false, true, false},   /* changing */
+        {false, false, false, false, true},  /* ending */
+        {false, false, false, false, false}, /* ended */
     };
     for (int from = 0; from < COMPUTER_STATE_COUNT; from++)
         for (int to = 0; to < COMPUTER_STATE_COUNT; to++)

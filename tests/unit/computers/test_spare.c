@@ -99,7 +99,7 @@ static void the_next_computer_is_one_of_them(void **state)
         assert_string_equal(r.id, "second");
         assert_string_equal(r.principal, "local");
         assert_int_equal(r.temporary, !permanent);
-        assert_true(r.ready);
+        assert_int_equal(r.ready, permanent);
         assert_int_equal(r.owner.pid, getpid());
         assert_true(json_is_true(json_object_get(r.data, "fake")));
         assert_marked(&use, r.key);

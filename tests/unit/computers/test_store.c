@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "computers/settings.h"
 #include "computers/store.h"
 
 static char dir[64];
@@ -82,6 +83,48 @@ static void round_trip(void **state)
     record_done(&read);
     assert_int_equal(store_remove(&folder, NULL), 0);
     assert_int_equal(store_open(dir, "local", "otter", &folder, NULL), -1);
+}
+
+/* Options and terms, all of them. */
+static void settings_round_trip(void **state)
+{
+    char one[] = "A=1", two[] = "B=zwei \xC3\xA4", *env[] = {one, two, NULL};
+    const struct computer_options options = {.given = ~0u >> 25,
+                                             .image = "debian:12",
+                                             .cpus = 0.1,
+                                             .memory_bytes = 1 << 30,
+                                             .pids = 77,
+                                             .disk_bytes = 1LL << 40,
+                                             .network = true,
+                                             .env = env};
+    const struct computer_terms terms = {.ttl_s = 0.5,
+                                         .idle_s = 1e6,
+                                         .on_idle = ON_IDLE_DELETE,
+                                         .description = "words"},
+                                none = {0};
+    struct record record = example(), read = {0};
+    struct folder folder = FOLDER_NONE;
+    struct error err = ERROR_INIT;
+    record.options = options_copy(&options);
+    record.terms = terms_copy(&terms, &none);
+    record_touch(&record);
+    strcpy(record.image, "debian:12");
+    record.idle_pids = 3;
+    assert_int_equal(create(&record, &folder, NULL), 0);
+    assert_int_equal(store_read(&folder, &read, NULL), 0);
+    assert_int_equal(read.options.given, options.given);
+    assert_int_equal(options_check_same("otter", &read.options, &options, &err), 0);
+    assert_int_equal(options_check_same("otter", &options, &read.options, &err), 0);
+    assert_int_equal(terms_check_same("otter", &read.terms, &terms, &err), 0);
+    assert_int_equal(read.terms.on_idle, ON_IDLE_DELETE);
+    assert_string_equal(read.terms.description, "words");
+    assert_string_equal(read.image, "debian:12");
+    assert_int_equal(read.idle_pids, 3);
+    assert_string_equal(read.boot, record.boot);
+    assert_memory_equal(&read.made, &record.made, sizeof(read.made));
+    record_done(&record);
+    record_done(&read);
+    store_remove(&folder, NULL);
 }
 
 static void one_owner(void **state)
@@ -233,7 +276,7 @@ static void newer_records_are_not_touched(void **state)
     struct folder folder = FOLDER_NONE;
     struct record record = {0};
     struct error err = ERROR_INIT;
-    put_record("{\"version\":2,\"anything\":true}");
+    put_record("{\"version\":3,\"anything\":true}");
     assert_int_equal(store_open(dir, "local", "otter", &folder, NULL), 0);
     assert_int_equal(store_read(&folder, &record, &err), -1);
     assert_int_equal(err.code, ERR_UNSUPPORTED);
@@ -259,6 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),
+        cmocka_unit_test(settings_round_trip),
         cmocka_unit_test(one_owner),
         cmocka_unit_test(nothing_half_made_is_left),
         cmocka_unit_test(a_prepared_folder_is_used_with_what_is_in_it),

@@ -15,8 +15,8 @@ static void help_has_all(void **state)
             assert_non_null(strstr(text, row->env[i]));
         free(flag);
     }
-    assert_non_null(strstr(text, "Fly backend (not in this version)"));
-    assert_non_null(strstr(text, "HTTP (not in this version)"));
+    assert_non_null(strstr(text, "Modal backend"));
+    assert_null(strstr(text, "HTTP (not in this version)"));
     assert_non_null(strstr(text, "--no-network"));
     assert_non_null(strstr(text, "-V, --version"));
     free(text);

@@ -3,18 +3,34 @@
 
 static void unbuilt_backends(void **state)
 {
-    static const char *const names[] = {"e2b", "fly", "modal", "go_busybox", "wasm", "kubernetes"};
+    static const char *const names[] = {"kubernetes"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         assert_refused(ARGS("--backend", names[i]), ENV(), 1,
-                       TEXTS("--backend", names[i], "not in this version", "native docker podman"));
+                       TEXTS("--backend", names[i], "not in this version", "native docker podman e2b"));
         assert_refused(K_ARGS("--backend", names[i]), ENV(), 1, TEXTS("not in this version"));
         char *variable = xasprintf("SANDBOX_BACKEND=%s", names[i]);
         assert_refused(ARGS(), ENV(variable), 1, TEXTS(variable, "not in this version"));
         config_free(load_ok(ARGS("--backend=native"), ENV(variable)));
         free(variable);
     }
-    assert_refused(ARGS("--transport", "http"), ENV(), 1,
-                   TEXTS("--transport http", "not in this version", "stdio"));
+}
+
+static void modules(void **state)
+{
+    assert_refused(ARGS("--backend=go_busybox", "--wasm-path=/m.wasm"), ENV(), 1,
+                   TEXTS("--wasm-path", "own module"));
+    assert_refused(ARGS("--backend=go_busybox", "--shell=sh"), ENV(), 1, TEXTS("--shell", "no shell"));
+    assert_refused(ARGS("--backend=wasm", "--image=debian"), ENV(), 1, TEXTS("--image", "no image"));
+    assert_refused(ARGS("--backend=wasm", "--memory=64m"), ENV(), 1, TEXTS("--memory", "--wasm-max-memory"));
+    assert_refused(ARGS("--backend=wasm", "--cpu=2"), ENV(), 1, TEXTS("--cpu", "one CPU"));
+    assert_refused(ARGS("--backend=go_busybox", "--rootfs=/"), ENV(), 1, TEXTS("--rootfs", "native"));
+    struct config *c = load_ok(
+        ARGS("--backend=wasm", "--wasm-path=/m.wasm", "--wasm-fuel=9", "--wasm-max-memory=64"), ENV());
+    assert_null(config_warnings(c)[0]);
+    assert_string_equal(config_values(c)->wasm_path, "/m.wasm");
+    assert_int_equal(config_values(c)->wasm_fuel, 9);
+    assert_int_equal(config_values(c)->wasm_max_memory_mib, 64);
+    config_free(c);
 }
 
 static void assert_backend(const char *const *argv, const char *const *env, enum config_backend backend,
@@ -67,6 +83,8 @@ static void meant_docker(void **state)
 
     assert_backend(ARGS(), ENV("DOCKER_HOST=tcp://h:1"), CONFIG_DOCKER, "docker");
     assert_backend(ARGS(), ENV("DOCKER_HOST=tcp://h:1", "CONTAINER_HOST=unix:///x"), CONFIG_DOCKER, "docker");
+    assert_backend(ARGS(), ENV("DOCKER_CONTEXT=far"), CONFIG_DOCKER, "docker");
+    assert_backend(ARGS("--backend=native"), ENV("DOCKER_CONTEXT=far"), CONFIG_NATIVE, "docker");
     assert_backend(ARGS(), ENV("CONTAINER_HOST=unix:///x"), CONFIG_PODMAN, "podman");
     assert_backend(ARGS("--image=alpine"), ENV("CONTAINER_HOST=unix:///x"), CONFIG_PODMAN, "podman");
     assert_backend(ARGS("--engine=docker"), ENV("CONTAINER_HOST=unix:///x"), CONFIG_DOCKER, "docker");
@@ -93,14 +111,14 @@ static void meant_native(void **state)
 static void variables_of_others(void **state)
 {
     struct config *c =
-        load_ok(ARGS("--backend=native"),
-                ENV("DOCKER_HOST=tcp://h:1", "CONTAINER_HOST=unix:///x", "DOCKER_TLS_VERIFY=0",
-                    "DOCKER_CERT_PATH=/c", "FLY_API_TOKEN=t", "AUTO_INSTALL_FLYCTL=false", "FLY_ORG=\xff"));
+        load_ok(ARGS("--backend=native"), ENV("DOCKER_HOST=tcp://h:1", "CONTAINER_HOST=unix:///x",
+                                              "DOCKER_TLS_VERIFY=0", "DOCKER_CERT_PATH=/c", "FLY_API_TOKEN=t",
+                                              "AUTO_INSTALL_FLYCTL=false", "MODAL_TOKEN_ID=t"));
     assert_int_equal(config_values(c)->backend, CONFIG_NATIVE);
     assert_string_equal(config_values(c)->docker_host, "tcp://h:1");
     assert_true(config_values(c)->docker_tls_verify); /* any value means yes, as in the engine's own client */
     assert_false(config_values(c)->fly_auto_install);
-    assert_null(config_values(c)->fly_org);
+    assert_string_equal(config_values(c)->modal_token_id, "t");
     config_free(c);
 }
 
@@ -111,6 +129,59 @@ static void variables_by_order(void **state)
     config_free(c);
     c = load_ok(ARGS(), ENV("FLY_ACCESS_TOKEN=c", "FLY_TOKEN=b", "FLY_API_TOKEN="));
     assert_string_equal(config_values(c)->fly_token, "b");
+    config_free(c);
+}
+
+static void modal(void **state)
+{
+    static const char *const others[] = {"--cpu=2",  "--memory=1g", "--disk=1g",
+                                         "--pids=9", "--rootfs=/",  "--platform=linux/arm64"};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        assert_refused(ARGS("--backend=modal", others[i]), ENV(), 1, TEXTS("is for"));
+    assert_refused(ARGS("--backend=modal", "--on-exit=keep"), ENV(), 1, TEXTS("--on-exit keep", "files"));
+    assert_refused(ARGS("--backend=modal"), ENV("MODAL_SANDBOX_V2=perhaps"), 1, TEXTS("yes nor no"));
+    struct config *c = load_ok(ARGS("--backend=modal", "--image=a", "--no-network", "--gpu=H100"),
+                               ENV("MODAL_PROFILE=p", "MODAL_SANDBOX_V2=0"));
+    assert_string_equal(config_values(c)->image, "a");
+    assert_string_equal(config_values(c)->modal_profile, "p");
+    config_free(c);
+}
+
+static void fly(void **state)
+{
+    static const char *const others[] = {"--image=a", "--cpu=2", "--memory=1g", "--disk=1g", "--rootfs=/"};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        assert_refused(ARGS("--backend=fly", others[i]), ENV(), 1, TEXTS("--fly-"));
+    assert_refused(ARGS("--backend=fly", "--pids=9"), ENV(), 1, TEXTS("--pids", "no such limit"));
+    assert_refused(ARGS("--backend=fly", "--no-network"), ENV(), 1,
+                   TEXTS("--no-network can't be had", "always have a network", "--network"));
+    assert_refused(K_ARGS("--backend=fly"), ENV(), 1, TEXTS("--network"));
+    assert_refused(ARGS("--backend=fly", "--on-exit=keep"), ENV(), 1, TEXTS("--on-exit keep", "stopped"));
+    struct config *c =
+        load_ok(ARGS("--backend=fly", "--fly-cpu-kind=performance", "--fly-lease=60", "--fly-rate=50"),
+                ENV("FLY_REGION=ord"));
+    assert_null(config_warnings(c)[0]);
+    assert_int_equal(config_values(c)->fly_cpu_kind, CONFIG_FLY_PERFORMANCE);
+    assert_string_equal(config_values(c)->fly_region, "ord");
+    assert_true(config_values(c)->fly_lease_s == 60 && config_values(c)->fly_rate == 50);
+    config_free(c);
+}
+
+static void fly_account(void **state)
+{
+    struct config *c = load_ok(ARGS("--backend=native", "--fly-token=geheim"), ENV());
+    char *const *w = config_warnings(c);
+    assert_int_equal(strv_len(w), 2);
+    assert_non_null(strstr(w[0], "FLY_API_TOKEN"));
+    assert_null(strstr(w[0], "geheim"));
+    config_free(c);
+    c = load_ok(ARGS("--backend=native"), ENV("FLY_API_TOKEN=t", "FLYCTL_INSTALL=/i", "FLY_CONFIG_DIR=/c",
+                                              "FLY_API_BASE_URL=a", "FLY_FLAPS_BASE_URL=m"));
+    assert_null(config_warnings(c)[0]);
+    assert_string_equal(config_values(c)->fly_install_dir, "/i");
+    assert_string_equal(config_values(c)->fly_config_dir, "/c");
+    assert_string_equal(config_values(c)->fly_api_url, "a");
+    assert_string_equal(config_values(c)->fly_machines_url, "m");
     config_free(c);
 }
 
@@ -140,13 +211,32 @@ static void container_options(void **state)
     assert_null(config_warnings(c)[0]);
     config_free(c);
     config_free(load_ok(ARGS("--backend=podman", "--on-exit=keep"), ENV()));
-    assert_refused(ARGS("--backend=native", "--on-exit=keep"), ENV(), 1,
-                   TEXTS("--on-exit keep", "--backend docker and podman in this version"));
-    /* It may end up native, which couldn't keep its word. */
-    assert_refused(ARGS("--on-exit=keep"), ENV(), 1, TEXTS("--on-exit keep", "--backend docker"));
+    config_free(load_ok(ARGS("--backend=native", "--on-exit=keep"), ENV()));
     config_free(load_ok(ARGS("--backend=native", "--on-exit=stop"), ENV()));
+    config_free(load_ok(ARGS("--on-exit=keep"), ENV())); /* whichever it will be */
     assert_refused(ARGS("--backend=docker", "--disk=1g"), ENV(), 1,
                    TEXTS("--disk 1073741824", "native computers"));
+}
+
+static void e2b(void **state)
+{
+    static const char *const local[] = {
+        "--image=debian:12", "--platform=linux/arm64", "--rootfs=/r", "--disk=1g", "--cpu=2", "--memory=1g",
+        "--pids=9"};
+    for (size_t i = 0; i < ARRAY_LEN(local); i++)
+        assert_refused(ARGS("--backend=e2b", local[i]), ENV(), 1, TEXTS("template"));
+    assert_refused(ARGS("--backend=e2b", "--on-exit=keep"), ENV(), 1, TEXTS("--on-exit keep", "paused"));
+    struct config *c =
+        load_ok(ARGS("--backend=e2b", "--e2b-api-key=geheim", "--no-network", "--on-exit=stop"), ENV());
+    char *const *w = config_warnings(c);
+    assert_int_equal(strv_len(w), 1);
+    assert_non_null(strstr(w[0], "E2B_API_KEY"));
+    assert_null(strstr(w[0], "geheim"));
+    config_free(c);
+    c = load_ok(ARGS("--backend=native"), ENV("E2B_API_KEY=k", "E2B_DOMAIN=d", "E2B_API_URL=u"));
+    assert_null(config_warnings(c)[0]);
+    assert_string_equal(config_values(c)->e2b_domain, "d");
+    config_free(c);
 }
 
 static void later_options(void **state)
@@ -186,22 +276,17 @@ static void exposure(void **state)
     for (size_t i = 0; i < ARRAY_LEN(exposed); i++) {
         assert_refused(ARGS("--transport=http", exposed[i]), ENV(), 1,
                        TEXTS(strchr(exposed[i], '=') + 1, "without a token", "--allow-unauthenticated-http"));
-        assert_refused(ARGS("--transport=http", exposed[i], "--auth-token=t"), ENV(), 1,
-                       TEXTS("--transport http"));
-        assert_refused(ARGS("--transport=http", exposed[i], "--auth-token-file=/t"), ENV(), 1,
-                       TEXTS("--transport http"));
-        assert_refused(ARGS("--transport=http", exposed[i], "--allow-unauthenticated-http"), ENV(), 1,
-                       TEXTS("--transport http"));
-        assert_refused(ARGS("--transport=http", exposed[i]), ENV("KILNTAINERS_AUTH_TOKEN=t"), 1,
-                       TEXTS("--transport http"));
+        config_free(load_ok(ARGS("--transport=http", exposed[i], "--auth-token=t"), ENV()));
+        config_free(load_ok(ARGS("--transport=http", exposed[i], "--auth-token-file=/t"), ENV()));
+        config_free(load_ok(ARGS("--transport=http", exposed[i], "--allow-unauthenticated-http"), ENV()));
+        config_free(load_ok(ARGS("--transport=http", exposed[i]), ENV("KILNTAINERS_AUTH_TOKEN=t")));
         assert_refused(ARGS("--transport=http", exposed[i]), ENV("KILNTAINERS_AUTH_TOKEN="), 1,
                        TEXTS("without a token"));
     }
     static const char *const loopback[] = {"--host=127.0.0.1", "--host=127.9.9.9", "--host=localhost",
                                            "--host=::1", "--host=[::1]"};
     for (size_t i = 0; i < ARRAY_LEN(loopback); i++)
-        assert_refused(ARGS("--transport=http", loopback[i]), ENV(), 1,
-                       TEXTS("--transport http is not in this version"));
+        config_free(load_ok(ARGS("--transport=http", loopback[i]), ENV()));
 }
 
 static void descriptions(void **state)
@@ -245,13 +330,25 @@ static void no_place_for_state(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unbuilt_backends),   cmocka_unit_test(named_backend),
-        cmocka_unit_test(engine_names),       cmocka_unit_test(meant_docker),
-        cmocka_unit_test(meant_native),       cmocka_unit_test(variables_of_others),
-        cmocka_unit_test(variables_by_order), cmocka_unit_test(native_limits),
-        cmocka_unit_test(container_options),  cmocka_unit_test(later_options),
-        cmocka_unit_test(http_only),          cmocka_unit_test(exposure),
-        cmocka_unit_test(descriptions),       cmocka_unit_test(warnings),
+        cmocka_unit_test(unbuilt_backends),
+        cmocka_unit_test(modules),
+        cmocka_unit_test(named_backend),
+        cmocka_unit_test(engine_names),
+        cmocka_unit_test(meant_docker),
+        cmocka_unit_test(meant_native),
+        cmocka_unit_test(variables_of_others),
+        cmocka_unit_test(variables_by_order),
+        cmocka_unit_test(modal),
+        cmocka_unit_test(fly),
+        cmocka_unit_test(fly_account),
+        cmocka_unit_test(native_limits),
+        cmocka_unit_test(container_options),
+        cmocka_unit_test(later_options),
+        cmocka_unit_test(e2b),
+        cmocka_unit_test(http_only),
+        cmocka_unit_test(exposure),
+        cmocka_unit_test(descriptions),
+        cmocka_unit_test(warnings),
         cmocka_unit_test(no_place_for_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

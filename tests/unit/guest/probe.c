@@ -83,13 +83,27 @@ static long try_pivot(void)
     return syscall(SYS_pivot_root, ".", ".");
 }
 
-/* Refused twice: Landlock, where there is one, comes first and says EACCES. */
+/* Of overlayfs: the kernel allows it to anybody. */
+static long try_whiteout(void)
+{
+    return mknod("/tmp/whiteout", S_IFCHR, 0);
+}
+
+static long try_whiteout_high_bits(void)
+{
+    return syscall(SYS_mknodat, AT_FDCWD, "/tmp/whiteout", 1UL << 32 | 1U << 16 | S_IFCHR, 0);
+}
+
+static long try_mknod_file(void)
+{
+    int made = mknod("/tmp/made", S_IFREG | 0600, 0);
+    unlink("/tmp/made");
+    return made;
+}
+
 static long try_mknod(void)
 {
-    int made = mknod("/tmp/disk", S_IFBLK | 0600, makedev(254, 0));
-    if (made < 0 && errno == EACCES)
-        errno = EPERM;
-    return made;
+    return mknod("/tmp/disk", S_IFBLK | 0600, makedev(254, 0));
 }
 
 static long try_keyctl(void)
@@ -254,6 +268,9 @@ static const struct {
     {"fsopen", try_fsopen, EPERM},
     {"pivot_root", try_pivot, EPERM},
     {"mknod of a disk", try_mknod, EPERM},
+    {"mknod of a whiteout", try_whiteout, EPERM},
+    {"mknod of a whiteout with high bits", try_whiteout_high_bits, EPERM},
+    {"mknod of a file", try_mknod_file, 0},
     {"keyctl", try_keyctl, EPERM},
     {"add_key", try_add_key, EPERM},
     {"bpf", try_bpf, EPERM},

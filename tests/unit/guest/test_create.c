@@ -393,6 +393,39 @@ static void test_no_mount_is_left_behind(void **state)
         poll(NULL, 0, 5);
 }
 
+static int mount_where_all_is_shared(void)
+{
+    if (unshare(CLONE_NEWNS) < 0)
+        return 1;
+    if (mount(NULL, "/", NULL, MS_REC | MS_SHARED, NULL) < 0)
+        return errno == EINVAL ? IN_ONE_ALREADY : 1;
+    const unsigned before = count_mounts(getpid(), "");
+    for (unsigned flags = GUEST_ROOT_TOOLBOX;; flags |= GUEST_ROOT_PLAIN) {
+        struct zygote other = zygote_start(flags);
+        struct computer computer = computer_make(&other, "shared", 0);
+        bool good = !computer.error.stage[0] && count_mounts(getpid(), "") == before;
+        computer_end(&computer);
+        zygote_stop(&other);
+        if (!good || count_mounts(getpid(), "") != before)
+            return 1;
+        if (flags & GUEST_ROOT_PLAIN)
+            return 0;
+    }
+}
+
+/* As systemd makes it: what is mounted on a mount, or on a copy of it, is mounted on all copies. */
+static void test_the_machines_mounts_stay_where_they_are_shared(void **state)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(mount_where_all_is_shared());
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == IN_ONE_ALREADY)
+        skip_because("in a chroot no mounts can be shared");
+    assert_int_equal(status, 0);
+}
+
 static void test_a_bad_setup_is_told(void **state)
 {
     struct zygote other = zygote_start(1U << 31 | GUEST_ROOT_TOOLBOX);
@@ -422,6 +455,7 @@ int main(void)
         cmocka_unit_test(test_many_at_a_time),
         cmocka_unit_test(test_a_server_may_run_in_a_chroot),
         cmocka_unit_test(test_no_mount_is_left_behind),
+        cmocka_unit_test(test_the_machines_mounts_stay_where_they_are_shared),
         cmocka_unit_test(test_a_bad_setup_is_told),
     };
     const char *obstacle = harness_obstacle();

@@ -106,11 +106,6 @@ static void test_mounts_stay(void **state)
     assert_int_equal(fails_with(pivot), EPERM);
 }
 
-static int make_whiteout(void)
-{
-    return mknod("whiteout", S_IFCHR, 0);
-}
-
 static int make_memory(void)
 {
     return mknod("memory", S_IFCHR | 0600, makedev(1, 1));
@@ -129,7 +124,6 @@ static int make_other_nodes(void)
 static void test_devices_are_not_made(void **state)
 {
     skip_below(ABI_REFER);
-    assert_int_equal(fails_with(make_whiteout), EACCES);
     assert_int_equal(fails_with(make_memory), EACCES);
     assert_int_equal(fails_with(make_disk), EACCES);
     assert_int_equal(fails_with(make_other_nodes), 0);

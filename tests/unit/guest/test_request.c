@@ -49,9 +49,10 @@ static void test_a_packet_is_as_long_as_its_type_says(void **state)
         uint32_t type;
         size_t size;
     } types[] = {
-        {GUEST_SETUP, sizeof(struct guest_setup)}, {GUEST_CREATE, sizeof(struct guest_create)},
-        {GUEST_KILL, sizeof(struct guest_kill)},   {GUEST_NAME, sizeof(struct guest_name)},
-        {GUEST_OWN, sizeof(struct guest_own)},
+        {GUEST_SETUP, sizeof(struct guest_setup)},   {GUEST_CREATE, sizeof(struct guest_create)},
+        {GUEST_KILL, sizeof(struct guest_kill)},     {GUEST_NAME, sizeof(struct guest_name)},
+        {GUEST_OWN, sizeof(struct guest_own)},       {GUEST_KEEP, sizeof(struct guest_keep)},
+        {GUEST_ATTACH, sizeof(struct guest_attach)}, {GUEST_LEAVE, sizeof(struct guest_leave)},
     };
     static union {
         uint32_t type;
@@ -110,6 +111,32 @@ static void test_a_create_must_be_in_order(void **state)
     assert_false(request_create_ok(&bad, 1));
 }
 
+static void test_who_outlives_the_server_has_a_lock_and_a_group(void **state)
+{
+    const struct guest_create good = {.type = GUEST_CREATE,
+                                      .flags = GUEST_KEPT,
+                                      .id_base = 100000,
+                                      .id_count = 65536,
+                                      .hostname = "h",
+                                      .folder = "p/c",
+                                      .group = "sandbox-1"};
+    assert_true(request_create_ok(&good, 2));
+    assert_false(request_create_ok(&good, 1));
+    struct guest_create bad = good;
+    bad.flags |= GUEST_HAS_CGROUP2;
+    assert_false(request_create_ok(&bad, 2));
+    assert_true(request_create_ok(&bad, 3));
+    static const char *const names[] = {"", "a/b", "/"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        bad = good;
+        strcpy(bad.group, names[i]);
+        assert_false(request_create_ok(&bad, 2));
+    }
+    bad = good;
+    memset(bad.group, 'g', sizeof(bad.group));
+    assert_false(request_create_ok(&bad, 2));
+}
+
 static void test_a_change_of_owners_must_be_in_order(void **state)
 {
     const struct guest_own good = {.type = GUEST_OWN, .id = 1, .folder = "p/c"};
@@ -128,7 +155,8 @@ static void test_a_name_must_be_in_order(void **state)
 {
     const struct guest_name good = {.type = GUEST_NAME, .pid = 2, .hostname = "h"};
     assert_true(request_name_ok(&good, 0));
-    assert_false(request_name_ok(&good, 1));
+    assert_true(request_name_ok(&good, 1)); /* with its lock */
+    assert_false(request_name_ok(&good, 2));
     struct guest_name bad = good;
     bad.hostname[0] = '\0';
     assert_false(request_name_ok(&bad, 0));
@@ -169,6 +197,7 @@ int main(void)
         cmocka_unit_test(test_a_packet_is_as_long_as_its_type_says),
         cmocka_unit_test(test_a_path_is_absolute_and_ends),
         cmocka_unit_test(test_a_create_must_be_in_order),
+        cmocka_unit_test(test_who_outlives_the_server_has_a_lock_and_a_group),
         cmocka_unit_test(test_a_name_must_be_in_order),
         cmocka_unit_test(test_a_change_of_owners_must_be_in_order),
         cmocka_unit_test(test_descriptors_are_where_the_flags_say),

@@ -151,6 +151,24 @@ static void test_an_ordinary_one_leaves_the_background(void **state)
     expect_gone(&background);
 }
 
+static void test_one_for_one_command_ends_after_it(void **state)
+{
+    struct stream s = open_with(NULL, SERVE_ONCE);
+    char text[256], marker[32];
+    snprintf(marker, sizeof(marker), "3000.%d", getpid());
+    snprintf(text, sizeof(text),
+             "sleep %s >/dev/null 2>&1 & until pgrep -fx 'sleep %s' >/dev/null; do :; done", marker, marker);
+    const struct heard *h = stream_shell(&s, text);
+    assert_int_equal(h->end.exit.wait_status, 0);
+    assert_int_equal(h->end.exit.background_count, 1);
+    stream_await_end(&s); /* though our side is open */
+    struct watched background = watch(marker);
+    assert_true(lives(&background));
+    kill(background.pid, SIGKILL);
+    expect_gone(&background);
+    assert_int_equal(stream_close(&s), 0);
+}
+
 static void test_a_first_one_stays_with_the_background(void **state)
 {
     struct stream s = open_with(as_first, 0);
@@ -224,13 +242,78 @@ static void test_a_reader_that_is_gone_ends_it(void **state)
     s.out = devnull;
     s.ended = true;
     const struct serve_frame ping = {.type = SERVE_PING};
-    assert_int_equal(write(s.in, &ping, sizeof(ping)), sizeof(ping));
+    if (write(s.in, &ping, sizeof(ping)) != sizeof(ping))
+        assert_int_equal(errno, EPIPE); /* it has seen it already */
     int status;
     assert_int_equal(waitpid(s.pid, &status, 0), s.pid);
     assert_int_equal(status, 0);
     close(s.in);
     close(s.out);
     stream_free(&s);
+}
+
+/* --- a clear --- */
+
+static const struct guest_exit *clear(struct stream *s)
+{
+    stream_send(s, SERVE_CLEAR, ++s->last_id, NULL, 0);
+    return &stream_wait(s, s->last_id)->end.exit;
+}
+
+/* What an engine has started in the container isn't beneath us, and a clear ends it, too. */
+static void clear_ends_all_but_the_first(const char *const *prefix)
+{
+    struct stream s = open_with(prefix, SERVE_DIES);
+    struct watched background, running, others;
+    char command[160];
+    for (int again = 0; again < 2; again++) {
+        start_two(&s, &background, &running);
+        kill(background.pid, SIGSTOP);
+        snprintf(command, sizeof(command), "nsenter -t %d -p -m sleep 3000.%d &", guest_pid(&s), getpid());
+        assert_int_equal(system(command), 0);
+        snprintf(command, sizeof(command), "3000.%d", getpid());
+        while (stream_shell(&s, "pgrep -x sleep | wc -l | grep -qx 4")->end.exit.wait_status != 0)
+            continue;
+        others = watch(command);
+        assert_int_equal(clear(&s)->stage, GUEST_STAGE_RAN);
+        assert_false(lives(&background) || lives(&running) || lives(&others));
+        expect_gone(&background);
+        expect_gone(&running);
+        expect_gone(&others);
+        assert_string_equal(heard_out(stream_shell(&s, "pgrep -c -x sleep")), "0\n");
+    }
+    assert_int_equal(stream_close(&s), 0);
+}
+
+static void test_a_clear_ends_all_but_the_first(void **state)
+{
+    clear_ends_all_but_the_first(as_first);
+}
+
+static void test_a_clear_waits_for_who_forks(void **state)
+{
+    struct stream s = open_with(as_first, SERVE_DIES);
+    stream_await(&s, stream_run(&s, &(struct run){.shell = "f() { sleep 1000 & f & }; f; f; echo up; wait"}),
+                 "up\n");
+    /* What comes behind it is done after it. */
+    stream_send(&s, SERVE_CLEAR, ++s.last_id, NULL, 0);
+    const uint32_t clear_id = s.last_id;
+    assert_string_equal(heard_out(stream_shell(&s, "pgrep -c -x sleep")), "0\n");
+    assert_int_equal(stream_wait(&s, clear_id)->end.exit.stage, GUEST_STAGE_RAN);
+    assert_int_equal(stream_close(&s), 0);
+}
+
+static void test_only_a_first_process_clears(void **state)
+{
+    struct stream s = open_with(NULL, SERVE_DIES);
+    struct watched background, running;
+    start_two(&s, &background, &running);
+    assert_int_equal(clear(&s)->stage, GUEST_STAGE_REQUEST);
+    assert_int_equal(stream_heard(&s, s.last_id)->end.exit.sys, EPERM);
+    assert_true(lives(&background) && lives(&running));
+    assert_int_equal(stream_close(&s), 0);
+    expect_gone(&background);
+    expect_gone(&running);
 }
 
 /* --- broken streams --- */
@@ -258,6 +341,8 @@ static void test_what_is_no_frame_ends_the_stream(void **state)
         {.type = SERVE_KILL},
         {.type = SERVE_KILL, .id = 1, .size = 1},
         {.type = SERVE_PING, .id = 1},
+        {.type = SERVE_CLEAR},
+        {.type = SERVE_CLEAR, .id = 1, .size = 1},
         {.type = SERVE_CONFIG, .size = 1},
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
@@ -474,12 +559,16 @@ int main(void)
         cmocka_unit_test(test_the_end_of_the_stream_ends_the_container),
         cmocka_unit_test(test_the_end_of_the_stream_ends_the_container_of_nobody),
         cmocka_unit_test(test_an_ordinary_one_leaves_the_background),
+        cmocka_unit_test(test_one_for_one_command_ends_after_it),
         cmocka_unit_test(test_a_first_one_stays_with_the_background),
         cmocka_unit_test(test_a_container_is_stopped_at_once),
         cmocka_unit_test(test_an_ordinary_one_is_ended_by_a_signal),
         cmocka_unit_test(test_a_guest_that_is_killed_takes_all),
         cmocka_unit_test(test_a_lease_is_renewed_by_any_word),
         cmocka_unit_test(test_a_reader_that_is_gone_ends_it),
+        cmocka_unit_test(test_a_clear_ends_all_but_the_first),
+        cmocka_unit_test(test_a_clear_waits_for_who_forks),
+        cmocka_unit_test(test_only_a_first_process_clears),
         cmocka_unit_test(test_what_is_no_frame_ends_the_stream),
         cmocka_unit_test(test_order_is_kept),
         cmocka_unit_test(test_an_id_is_used_once),

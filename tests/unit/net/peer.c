@@ -60,9 +60,9 @@ static void read_until(struct peer *p, const char *end)
 }
 
 /* False: the client has gone, which is what some cases are about. */
-static bool send_all(struct peer *p, const char *text)
+static bool send_all(struct peer *p, const char *text, size_t n)
 {
-    for (size_t at = 0, n = strlen(text); at < n;) {
+    for (size_t at = 0; at < n;) {
         ssize_t sent = send(p->connection, text + at, n - at, MSG_NOSIGNAL);
         if (sent < 0)
             return false;
@@ -94,8 +94,11 @@ static void perform(struct peer *p, const struct step *s)
         read_until(p, s->text);
         break;
     case SEND:
-        for (size_t i = 0; i < (s->n ? s->n : 1) && send_all(p, s->text); i++)
+        for (size_t i = 0; i < (s->n ? s->n : 1) && send_all(p, s->text, strlen(s->text)); i++)
             continue;
+        break;
+    case BYTES:
+        send_all(p, s->text, s->n);
         break;
     case FIRE:
         cancel_fire(p->cancel, ERR_CANCELLED);

@@ -15,6 +15,7 @@ enum step_kind {
     HEAD,   /* reads up to an empty line */
     READ,   /* reads until what came since the last HEAD or READ ends with text */
     SEND,   /* text, n times (0 is once) */
+    BYTES,  /* n bytes, which text points to */
     FIRE,   /* the cancel token */
     HOLD,   /* nothing, until the client has closed the connection */
     DRAIN,  /* reads and drops, until the client sends no more */

@@ -77,7 +77,7 @@ const char *toolset_list(const struct toolset *t, size_t *ret_len)
 
 bool toolset_has(const struct toolset *t, const char *name)
 {
-    static const char *const names[] = {"answer", "repeat", "wait", "stubborn", "break"};
+    static const char *const names[] = {"answer", "repeat", "wait", "stubborn", "fail", "break"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (strcmp(names[i], name) == 0)
             return true;
@@ -125,6 +125,8 @@ int toolset_call(struct toolset *t, const struct tool_call *call, struct buf *re
         return error_set(err, ERR_CANCELLED, "cancelled");
     if (strcmp(call->name, "stubborn") == 0)
         wait_for_release(t, NULL);
+    if (strcmp(call->name, "fail") == 0)
+        return result_write_error(&(struct error){.code = ERR_GONE}, ret, err);
     if (strcmp(call->name, "break") == 0)
         return error_set(err, ERR_INTERNAL, "it broke");
     if (strcmp(call->name, "repeat") == 0)
@@ -134,6 +136,8 @@ int toolset_call(struct toolset *t, const struct tool_call *call, struct buf *re
 
 int result_write_error(const struct error *why, struct buf *ret, struct error *err)
 {
+    if (err)
+        *err = *why;
     return buf_printf(ret, "\"content\":[],\"structuredContent\":{\"code\":\"%s\"},\"isError\":true",
                       error_code_name(why->code));
 }
@@ -151,6 +155,11 @@ struct computers *computers_double_free(struct computers *c)
     return NULL;
 }
 
+bool computers_want_preparation(struct computers *c)
+{
+    return !c->record->content;
+}
+
 void computers_prepare(struct computers *c)
 {
     atomic_fetch_add(&c->record->prepared, 1);
@@ -160,7 +169,21 @@ struct computer_session *computer_session_new(struct computers *c, const char *p
 {
     struct computer_session *s = xcalloc(1, sizeof(*s));
     s->record = c->record;
+    s->record->sessions++;
     return s;
+}
+
+struct computer_session *computer_session_new_leased(struct computers *c, const char *principal,
+                                                     double lease_s)
+{
+    c->record->leased++;
+    return computer_session_new(c, principal);
+}
+
+int64_t computers_expire(struct computers *c)
+{
+    bool first = atomic_fetch_add(&c->record->expired, 1) == 0;
+    return first && c->record->expires_again ? c->record->expires_again : DEADLINE_NONE;
 }
 
 void computer_session_kill(struct computer_session *s)
@@ -171,7 +194,7 @@ void computer_session_kill(struct computer_session *s)
 int computer_session_end(struct computer_session *s, int64_t deadline, struct error *err)
 {
     struct computers_double *record = s->record;
-    record->ended = true;
+    atomic_fetch_add(&record->ended, 1);
     free(s);
     return record->end_error ? error_set(err, ERR_TIMEOUT, "%s", record->end_error) : 0;
 }

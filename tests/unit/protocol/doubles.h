@@ -15,6 +15,7 @@
  *   repeat     a text of arguments.size times "x"
  *   wait       like answer, after toolset_release(); ends with ERR_CANCELLED when cancelled
  *   stubborn   the same, but doesn't look at its token
+ *   fail       a result with isError, of ERR_GONE
  *   break      -1, ERR_INTERNAL "it broke"
  */
 struct toolset *toolset_double_new(void);
@@ -24,7 +25,12 @@ void toolset_await_started(struct toolset *t,
 void toolset_set_deadline(struct toolset *t, int64_t deadline);
 
 struct computers_double {
-    bool killed, ended;
+    atomic_bool killed;
+    int sessions, leased;  /* how many there were, of both kinds */
+    atomic_int ended;      /* how many of them, by workers */
+    atomic_int expired;    /* how often, by workers */
+    int64_t expires_again; /* when, after the first time; 0: not */
+    bool content;          /* nothing is to be prepared */
     atomic_int prepared;   /* how often, by workers */
     const char *end_error; /* what computer_session_end() fails with, or NULL */
 };

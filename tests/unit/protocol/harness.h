@@ -11,6 +11,7 @@
 #include "base/macros.h"
 #include "base/pool.h"
 #include "doubles.h"
+#include "protocol/endpoint.h"
 #include "protocol/protocol.h"
 
 #define CAPABILITIES                                                                                         \
@@ -37,9 +38,17 @@ struct harness {
 
     struct buf *received; /* messages, oldest first */
     size_t received_count;
-    int first_replies; /* how often the owner was told */
+    int first_replies;         /* how often the owner was told */
+    struct call_report report; /* the last one, tool and principal in these: */
+    char report_tool[32], report_principal[32];
+    int reports;
     bool closed, resumed;
     char *left_behind;
+
+    struct endpoint *endpoint; /* NULL: none */
+    bool endpoint_closed;
+    int sessions_ended;
+    void *last_slot; /* of the last session that ended */
 };
 
 struct harness_options {
@@ -63,7 +72,38 @@ void harness_initialize(struct harness *h, const char *version);
 void harness_run_until(struct harness *h, const bool *flag);
 void harness_close(struct harness *h, int64_t deadline);
 
-struct exchange {
+struct turn {
     const char *request, *reply; /* as for harness_ask */
 };
-void harness_play(const struct exchange *script, size_t n); /* on a new session */
+void harness_play(const struct turn *script, size_t n); /* on a new session */
+
+/* -- Over HTTP: an endpoint on the same protocol. */
+
+struct http_options {
+    double session_timeout_s;                     /* 0: an hour */
+    int max_sessions, max_sessions_per_principal; /* 0: 100 */
+};
+void harness_listen(struct harness *h, const struct http_options *options); /* NULL: defaults */
+void harness_close_endpoint(struct harness *h, int64_t deadline);
+
+/* One POST and what came back. Stays where it is until it has ended or was abandoned. */
+struct post {
+    struct harness *harness;
+    struct exchange *exchange;
+    char *notified; /* the last notification */
+    int notified_count;
+    bool ended;
+    int status;
+    char *session_id, *reply; /* NULL: none */
+};
+void post_send(struct harness *h, struct post *p, const char *principal,
+               const struct exchange_headers *headers, const char *body);
+void post_await(struct post *p);
+int post_error_code(const struct post *p); /* of its reply; 0: a result */
+void post_done(struct post *p);
+/* Sends, waits, and checks: status, and the code of the error in the reply (0: a result; NO_REPLY: none). */
+#define NO_REPLY 1
+void post_expect(struct harness *h, const char *principal, const struct exchange_headers *headers,
+                 const char *body, int status, int code);
+/* The id of a new session, the caller's to free. */
+char *post_initialize(struct harness *h, const char *principal, const char *version);

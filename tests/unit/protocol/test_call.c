@@ -64,6 +64,8 @@ static void after_a_call_the_next_computer_is_prepared(void **state)
     assert_int_equal(h->computers_record.prepared, 0);
     harness_ask(h, TOOL("1", "answer"), ANSWER("1"));
     harness_ask(h, TOOL("2", "break"), ERROR("2", "-32603", "it broke"));
+    h->computers_record.content = true;
+    harness_ask(h, TOOL("3", "answer"), ANSWER("3"));
     assert_true(pool_close(h->pool, DEADLINE_NONE)); /* that came after the replies */
     assert_int_equal(h->computers_record.prepared, 2);
     harness_free(h);
@@ -271,6 +273,38 @@ static void a_refused_message_is_told(void **state)
     harness_free(h);
 }
 
+static void each_call_is_reported(void **state)
+{
+    static const struct {
+        const char *tool;
+        enum error_code outcome;
+    } cases[] = {{"answer", ERR_NONE}, {"fail", ERR_GONE}, {"break", ERR_INTERNAL}};
+    struct harness *h = session(NULL);
+    harness_ask(h, CALL_WITH("1", "tools/call", "{\"name\":\"nothing\"}"),
+                ERROR("1", "-32602", "Unknown tool: nothing"));
+    assert_int_equal(h->reports, 0); /* that was none */
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        _cleanup_(cleanup_free) char *request =
+            xasprintf(CALL_WITH("1", "tools/call", "{\"name\":\"%s\"}"), cases[i].tool);
+        harness_tell(h, request);
+        _cleanup_(cleanup_free) char *reply = harness_read(h);
+        assert_int_equal(h->reports, i + 1);
+        assert_int_equal(h->report.outcome, cases[i].outcome);
+        assert_int_equal(h->report.reply_bytes, strlen(reply));
+        assert_true(h->report.duration_ns > 0);
+        assert_string_equal(h->report_tool, cases[i].tool);
+        assert_string_equal(h->report_principal, "local");
+    }
+    harness_tell(h, CALL_WITH("1", "tools/call", "{\"name\":\"wait\"}"));
+    harness_ask(
+        h, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":1}}", NULL);
+    harness_close(h, DEADLINE_NONE);
+    assert_int_equal(h->reports, 4);
+    assert_int_equal(h->report.outcome, ERR_CANCELLED);
+    assert_int_equal(h->report.reply_bytes, 0);
+    harness_free(h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +324,7 @@ int main(void)
         cmocka_unit_test(a_long_message_keeps_its_place),
         cmocka_unit_test(a_long_message_does_not_wait_for_busy_workers),
         cmocka_unit_test(a_refused_message_is_told),
+        cmocka_unit_test(each_call_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

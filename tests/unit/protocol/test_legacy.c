@@ -7,7 +7,7 @@
 
 static void known_versions_are_echoed(void **state)
 {
-    static const struct exchange script[] = {
+    static const struct turn script[] = {
         {INITIALIZE("1", "2024-11-05"), INITIALIZED("1", "2024-11-05")},
         {INITIALIZE("2", "2025-03-26"), INITIALIZED("2", "2025-03-26")},
         {INITIALIZE("3", "2025-06-18"), INITIALIZED("3", "2025-06-18")},
@@ -18,7 +18,7 @@ static void known_versions_are_echoed(void **state)
 
 static void other_versions_get_the_newest_legacy_one(void **state)
 {
-    static const struct exchange script[] = {
+    static const struct turn script[] = {
         {INITIALIZE("1", "2026-07-28"), INITIALIZED("1", "2025-11-25")},
         {INITIALIZE("2", "1999-01-01"), INITIALIZED("2", "2025-11-25")},
         {INITIALIZE("3", ""), INITIALIZED("3", "2025-11-25")},
@@ -30,7 +30,7 @@ static void other_versions_get_the_newest_legacy_one(void **state)
 
 static void only_ping_is_served_before_initialize(void **state)
 {
-    static const struct exchange script[] = {
+    static const struct turn script[] = {
         {CALL("1", "ping"), RESULT("1", "")},
         {CALL("2", "tools/list"),
          ERROR("2", "-32600",
@@ -46,7 +46,7 @@ static void only_ping_is_served_before_initialize(void **state)
 
 static void every_method_answers(void **state)
 {
-    static const struct exchange script[] = {
+    static const struct turn script[] = {
         {INITIALIZE("0", "2025-11-25"), INITIALIZED("0", "2025-11-25")},
         {CALL("1", "prompts/list"), RESULT("1", "\"prompts\":[]")},
         {CALL("2", "resources/list"), RESULT("2", "\"resources\":[]")},
@@ -81,7 +81,7 @@ static void every_method_answers(void **state)
 
 static void ids_are_echoed_byte_for_byte(void **state)
 {
-    static const struct exchange script[] = {
+    static const struct turn script[] = {
         {CALL("123456789012345678901234567890", "ping"), RESULT("123456789012345678901234567890", "")},
         {CALL("-0", "ping"), RESULT("-0", "")},
         {CALL("\"\\u0061\\/\\n\"", "ping"), RESULT("\"\\u0061\\/\\n\"", "")},

@@ -10,15 +10,15 @@
 #define META "\"_meta\":{\"" V "\":\"2026-07-28\",\"" C "\":{}}"
 #define MODERN(id, method) CALL_WITH(id, method, "{" META "}")
 #define MODERN_RESULT(id, members)                                                                           \
-    RESULT(id, "\"resultType\":\"complete\",\"_meta\":{\"io.modelcontextprotocol/serverInfo\":" SERVER_INFO  \
-               "}" members)
+    RESULT(id, "\"_meta\":{\"io.modelcontextprotocol/serverInfo\":" SERVER_INFO "}" members                  \
+               ",\"resultType\":\"complete\"")
 #define HINTS ",\"ttlMs\":300000,\"cacheScope\":\"private\""
 #define DISCOVERED(id)                                                                                       \
     MODERN_RESULT(id, ",\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":" CAPABILITIES HINTS)
 
 static void every_method_answers_without_a_handshake(void **state)
 {
-    static const struct exchange script[] = {
+    static const struct turn script[] = {
         {MODERN("1", "server/discover"), DISCOVERED("1")},
         {MODERN("2", "tools/list"), MODERN_RESULT("2", ",\"tools\":[{\"name\":\"answer\"}]" HINTS)},
         {MODERN("3", "prompts/list"), MODERN_RESULT("3", ",\"prompts\":[]" HINTS)},
@@ -59,7 +59,7 @@ static void what_the_revision_dropped_is_not_found(void **state)
 
 static void the_meta_of_a_request_is_checked(void **state)
 {
-    static const struct exchange script[] = {
+    static const struct turn script[] = {
         {CALL("1", "server/discover"),
          ERROR("1", "-32602", "Invalid params: params._meta needs " V ", a string")},
         {CALL_WITH("2", "tools/list", "{\"_meta\":{\"" C "\":{}}}"),

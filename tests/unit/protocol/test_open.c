@@ -43,7 +43,7 @@ static void waits(struct harness *h, const char *request)
 
 static void first_about_tools_waits(void **state)
 {
-    static const struct exchange cases[] = {
+    static const struct turn cases[] = {
         {CALL("1", "tools/list"), RESULT("1", TOOLS)},
         {CALL_WITH("1", "tools/call", "{\"name\":\"answer\"}"),
          RESULT("1", "\"content\":[],\"isError\":false")},

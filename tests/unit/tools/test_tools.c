@@ -26,7 +26,8 @@ struct world {
     const char *tool;
 };
 
-static void world_init(struct world *w, enum personality personality, const struct fake_hooks *hooks)
+static void world_init_leased(struct world *w, enum personality personality, const struct fake_hooks *hooks,
+                              double lease_s)
 {
     struct error err = ERROR_INIT;
     w->state_dir = xstrdup("/tmp/tools-XXXXXX");
@@ -34,15 +35,22 @@ static void world_init(struct world *w, enum personality personality, const stru
     w->backend = fake_backend_new(BACKEND_PERSISTENT, hooks);
     w->computers =
         computers_new(&(struct computers_options){.state_dir = w->state_dir, .backend = w->backend});
-    w->session = computer_session_new(w->computers, "local");
+    w->session = lease_s > 0 ? computer_session_new_leased(w->computers, "local", lease_s)
+                             : computer_session_new(w->computers, "local");
     w->tools = toolset_new(&(struct toolset_options){.personality = personality,
                                                      .default_timeout_s = 60,
                                                      .output_limit = 10000,
+                                                     .lease_s = lease_s,
                                                      .backend = w->backend},
                            &err);
     if (!w->tools)
         fail_msg("%s", err.msg);
     w->tool = personality == PERSONALITY_COMPUTER ? "terminal_execute" : "sandbox_exec";
+}
+
+static void world_init(struct world *w, enum personality personality, const struct fake_hooks *hooks)
+{
+    world_init_leased(w, personality, hooks, 0);
 }
 
 static void world_done(struct world *w)
@@ -65,6 +73,7 @@ static json_t *call(struct world *w, const char *arguments, bool is_error)
     const struct tool_call c = {.name = w->tool, .arguments = json, .session = w->session};
     if (toolset_call(w->tools, &c, &ret, &err) < 0)
         fail_msg("%s", err.msg);
+    assert_true((err.code != ERR_NONE) == is_error); /* for who counts such things */
     assert_int_equal(buf_printf(&object, "{%s}", buf_str(&ret)), 0);
     _cleanup_(cleanup_json_decref) json_t *result = json_parse(object.data, object.len, NULL);
     assert_non_null(result);
@@ -132,10 +141,13 @@ static void the_list_of_kilntainers(void **state)
     world_done(&w);
 }
 
-static char *description(const char *override, const char *extra)
+static char *description_of(enum personality personality, double lease_s, const char *override,
+                            const char *extra)
 {
     struct backend *b = fake_backend_new(0, NULL);
-    struct toolset *t = toolset_new(&(struct toolset_options){.backend = b,
+    struct toolset *t = toolset_new(&(struct toolset_options){.personality = personality,
+                                                              .lease_s = lease_s,
+                                                              .backend = b,
                                                               .default_timeout_s = 45.5,
                                                               .output_limit = 4096,
                                                               .description_override = override,
@@ -146,6 +158,29 @@ static char *description(const char *override, const char *extra)
     toolset_free(t);
     b->ops->free(b);
     return text;
+}
+
+static char *description(const char *override, const char *extra)
+{
+    return description_of(PERSONALITY_COMPUTER, 0, override, extra);
+}
+
+/* The same number of lines: each transport has its own of one of them. */
+static void what_holds_a_computer_depends_on_the_transport(void **state)
+{
+    static const enum personality BOTH[] = {PERSONALITY_COMPUTER, PERSONALITY_KILNTAINERS};
+    for (size_t i = 0; i < ARRAY_LEN(BOTH); i++) {
+        _cleanup_(cleanup_free) char *stdio = description_of(BOTH[i], 0, NULL, NULL);
+        _cleanup_(cleanup_free) char *http = description_of(BOTH[i], 300, NULL, NULL);
+        assert_null(strstr(stdio, "2026-07-28"));
+        assert_non_null(strstr(http, "2026-07-28"));
+        assert_null(strpbrk(stdio, "{}"));
+        assert_null(strpbrk(http, "{}"));
+        assert_int_equal(strncmp(strrchr(stdio, '\n'), "\n- ", 3), 0);
+        assert_int_equal(strncmp(strrchr(http, '\n'), "\n- ", 3), 0);
+        assert_int_equal(strrchr(stdio, '\n') - stdio, strrchr(http, '\n') - http);
+        assert_true((strstr(http, "300 seconds") != NULL) == (BOTH[i] == PERSONALITY_COMPUTER));
+    }
 }
 
 static void descriptions(void **state)
@@ -189,6 +224,51 @@ static void commands_share_one_computer(void **state)
     assert_true(json_is_false(json_object_get(named, "temporary")));
     assert_string_equal(json_string_value(json_array_get(json_object_get(named, "ignored_arguments"), 0)),
                         "why");
+    world_done(&w);
+}
+
+static void without_a_session_a_call_says_what_to_pass(void **state)
+{
+    struct world w;
+    world_init_leased(&w, PERSONALITY_COMPUTER, NULL, 300);
+    _cleanup_(cleanup_json_decref) json_t *first = call(&w, "{\"command\":\"echo 1 > f\"}", false);
+    _cleanup_(cleanup_json_decref) json_t *second = call(&w, "{\"command\":\"ls\"}", false);
+    const char *id = json_get_string(first, "computer_id");
+    assert_string_not_equal(id, json_get_string(second, "computer_id"));
+    assert_string_equal(json_get_string(second, "stdout"), "");
+    assert_int_equal(json_integer_value(json_object_get(first, "expires_in_s")), 300);
+    _cleanup_(cleanup_free) char *pass = xasprintf("pass computer_id '%s'", id);
+    assert_non_null(strstr(json_get_string(first, "note"), pass));
+
+    _cleanup_(cleanup_free) char *again = xasprintf("{\"command\":\"cat f\",\"computer_id\":\"%s\"}", id);
+    _cleanup_(cleanup_json_decref) json_t *third = call(&w, again, false);
+    assert_string_equal(json_get_string(third, "stdout"), "1\n");
+    assert_int_equal(json_integer_value(json_object_get(third, "expires_in_s")), 300);
+    assert_null(json_object_get(third, "note"));
+
+    _cleanup_(cleanup_json_decref) json_t *named =
+        call(&w, "{\"command\":\"ls\",\"computer_id\":\"otter\"}", false);
+    assert_true(json_is_true(json_object_get(named, "created")));
+    assert_null(json_object_get(named, "note")); /* who has given the id knows it */
+    _cleanup_(cleanup_json_decref) json_t *kept =
+        call(&w, "{\"command\":\"ls\",\"computer_id\":\"heron\",\"temporary\":false}", false);
+    assert_null(json_object_get(kept, "expires_in_s"));
+    world_done(&w);
+}
+
+/* Nobody could name the sandbox in another call, so that none stays. */
+static void without_a_session_a_sandbox_is_for_one_call(void **state)
+{
+    struct world w;
+    world_init_leased(&w, PERSONALITY_KILNTAINERS, NULL, 300);
+    for (int i = 1; i <= 2; i++) {
+        _cleanup_(cleanup_json_decref) json_t *o = call(&w, "{\"command\":\"ls; touch f\"}", false);
+        assert_string_equal(json_get_string(o, "stdout"), "");
+        assert_true(json_is_true(json_object_get(o, "created")));
+        assert_null(json_object_get(o, "expires_in_s"));
+        assert_int_equal(fake_backend_counts(w.backend).created, i);
+        assert_int_equal(fake_backend_counts(w.backend).live, 0);
+    }
     world_done(&w);
 }
 
@@ -326,6 +406,9 @@ int main(void)
         cmocka_unit_test(the_list_of_kilntainers),
         cmocka_unit_test(descriptions),
         cmocka_unit_test(commands_share_one_computer),
+        cmocka_unit_test(what_holds_a_computer_depends_on_the_transport),
+        cmocka_unit_test(without_a_session_a_call_says_what_to_pass),
+        cmocka_unit_test(without_a_session_a_sandbox_is_for_one_call),
         cmocka_unit_test(kilntainers_calls),
         cmocka_unit_test(refused_calls_make_nothing),
         cmocka_unit_test(failures_are_results),

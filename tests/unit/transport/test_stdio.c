@@ -312,6 +312,30 @@ static void a_call_that_goes_on_after_the_end_of_input_is_ended(void **state)
     hang_up(&w, s);
 }
 
+/* There is no client that waits for the server's end. */
+static void a_call_of_a_file_has_its_time(void **state)
+{
+    char path[] = "/tmp/test_stdio.XXXXXX";
+    struct wires w = pipes();
+    int in = mkstemp(path);
+    assert_int_equal(fd_write_all(in, CALL("1", "wait"), sizeof(CALL("1", "wait")) - 1), 0);
+    assert_int_equal(lseek(in, 0, SEEK_SET), 0);
+    struct server *s = start(in, w.out);
+    toolset_await_started(s->toolset, 1);
+    poll(NULL, 0, 1500); /* time to do it wrong: nothing waits for this */
+    toolset_release(s->toolset);
+    char *reply = read_line(&w);
+    assert_non_null(reply);
+    assert_non_null(strstr(reply, "\"isError\":false"));
+    free(reply);
+    join(s);
+    close(w.to);
+    close(w.from);
+    close(w.in);
+    buf_done(&w.ahead);
+    unlink(path);
+}
+
 static void bad_bytes_get_an_error_and_the_next_line_is_served(void **state)
 {
     static const struct {
@@ -528,6 +552,7 @@ int main(void)
         cmocka_unit_test(lines_are_served_over_pipes),
         cmocka_unit_test(a_call_that_runs_at_the_end_of_input_is_answered),
         cmocka_unit_test(a_call_that_goes_on_after_the_end_of_input_is_ended),
+        cmocka_unit_test(a_call_of_a_file_has_its_time),
         cmocka_unit_test(lines_are_served_over_sockets),
         cmocka_unit_test(one_socket_serves_both_ways),
         cmocka_unit_test(files_are_served),

@@ -1,0 +1,81 @@
+/* A machine costs money as long as its main process lives. The server touches a file now and then
+ * (place_touch()); when it has died, nobody does, and the machine ends. The lease is counted in steps, each
+ * of them waited for whole: a clock that jumps, since the machine was suspended, costs one step at most, and
+ * whoever has woken it up has time to touch it.
+ *
+ * It is also where orphans fall to, and where the environment of the image is known, which execs need not
+ * have: it is put down for the jobs. */
+#include "guest/machine.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "guest/init.h"
+#include "guest/environment.h"
+#include "guest/place.h"
+#include "guest/signals.h"
+#include "guest/sys.h"
+
+#define STEPS 8
+
+static const int stop_signals[] = {SIGINT, SIGQUIT, SIGHUP}; /* and SIGTERM */
+
+static int set_up(void)
+{
+    sigset_t stop;
+    sigemptyset(&stop);
+    for (unsigned i = 0; i < ARRAY_LEN(stop_signals); i++)
+        sigaddset(&stop, stop_signals[i]);
+    sys_close_range(STDERR_FILENO + 1, ~0U);
+    if (signals_take(&stop) < 0)
+        return -1;
+    return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+}
+
+static bool told_to_end(void)
+{
+    struct signalfd_siginfo info;
+    bool told = false;
+    while (read(FD_SIGNALS, &info, sizeof(info)) == (ssize_t)sizeof(info))
+        told |= info.ssi_signo != SIGCHLD;
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        continue;
+    return told;
+}
+
+/* False: it was told to end. */
+static bool wait_until(int64_t due)
+{
+    struct pollfd polled = {.fd = FD_SIGNALS, .events = POLLIN};
+    for (int64_t now = sys_clock_ns(); now < due; now = sys_clock_ns()) {
+        const int64_t ms = (due - now + NS_PER_MS - 1) / NS_PER_MS;
+        if (poll(&polled, 1, ms < INT32_MAX ? (int)ms : INT32_MAX) > 0 && told_to_end())
+            return false;
+    }
+    return true;
+}
+
+int machine_run(const char *program, unsigned lease_s)
+{
+    struct guest_error err;
+    struct stat seen = {0};
+    if (set_up() < 0)
+        return 1;
+    int place = place_open(program, &err);
+    if (place < 0)
+        return 1;
+    environment_keep(place);
+    place_touch(place);
+    const int64_t step = lease_s > 0 ? lease_s * NS_PER_S / STEPS : INT32_MAX * NS_PER_S / 2;
+    for (unsigned untouched = 0; lease_s == 0 || untouched < STEPS;) {
+        untouched = place_was_touched(place, &seen) ? 0 : untouched + 1;
+        if (!wait_until(sys_clock_ns() + step))
+            break;
+    }
+    return 0;
+}

@@ -1,0 +1,245 @@
+/* A command is a process of our program (once.h), which the command router starts: its output, and the frames
+ * in it, come by a stream of their own; what it is to run goes in by writes.
+ *
+ *   TaskExecStart ---> TaskExecStdinWrite (CONFIG and RUN), while TaskExecStdioRead ---> frames ... END
+ *
+ * These are two round trips one after the other. One that has to stop early is sent KILL, and its END
+ * awaited. The end of its input is the end of all that it runs. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/engine/contact.h"
+#include "backends/modal/private.h"
+#include "backends/once.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define START_TIMEOUT_NS (30 * NSEC_PER_SEC)   /* until the process has begun */
+#define END_PATIENCE_NS (5 * NSEC_PER_SEC / 2) /* from KILL to END */
+#define READ_BYTES (16 * KIB)
+
+#define SPOOL_FOLDER "/.sandbox/command-output"
+
+struct call {
+    struct list node; /* in the instance's list */
+    struct modal_instance *i;
+    const struct exec_request *request;
+    struct modal_router *router;
+    char exec_id[MODAL_UUID_SIZE];
+    struct modal_output *output; /* under the instance's lock */
+    uint64_t sent;
+    struct once once;
+    bool cut, moved; /* likewise */
+    bool begun, asked, over;
+};
+
+void modal_calls_cut_locked(struct modal_instance *i, bool moved)
+{
+    list_for_each (node, &i->calls) {
+        struct call *c = list_entry(node, struct call, node);
+        c->cut = true;
+        c->moved |= moved;
+        if (c->output)
+            modal_output_cut(c->output);
+    }
+}
+
+/* Once the computer isn't on the move. */
+static int enter(struct call *c, struct error *err)
+{
+    struct modal_instance *i = c->i;
+    int failed = 0;
+    pthread_mutex_lock(&i->lock);
+    while (failed == 0 && i->moving.over) {
+        struct error why = ERROR_INIT;
+        if (attempt_join(&i->moving, &i->lock, &c->request->wait, &why) < 0 && wait_was_over(&why))
+            failed = error_set(err, why.code, "%s", why.msg);
+    }
+    if (failed == 0 && (i->ended || !i->router))
+        failed = error_set(err, ERR_GONE, "it has ended");
+    if (failed == 0) {
+        c->router = i->router;
+        list_append(&i->calls, &c->node);
+        i->changed = true;
+    }
+    pthread_mutex_unlock(&i->lock);
+    return failed;
+}
+
+static void leave(struct call *c)
+{
+    struct modal_instance *i = c->i;
+    pthread_mutex_lock(&i->lock);
+    struct modal_output *output = TAKE_PTR(c->output);
+    pthread_mutex_unlock(&i->lock);
+    modal_output_close(output);
+    pthread_mutex_lock(&i->lock);
+    list_unlink(&c->node);
+    pthread_cond_broadcast(&i->quiet);
+    pthread_mutex_unlock(&i->lock);
+    modal_keep_used(i);
+}
+
+/* What all commands of a computer have, beneath what each is given. */
+static char **environment(const struct modal_instance *i)
+{
+    const size_t own = i->env ? strv_len(i->env) : 0;
+    char **all = xcalloc(own + 3, sizeof(*all));
+    all[0] = xstrdup("LANG=C.UTF-8");
+    all[1] = xasprintf("HOSTNAME=%s", i->id);
+    for (size_t n = 0; n < own; n++)
+        all[n + 2] = xstrdup(i->env[n]);
+    return all;
+}
+
+static int start(struct call *c, const struct wait *wait, struct error *err)
+{
+    const char *const argv[] = {c->i->backend->guest, SERVE_COMMAND, NULL};
+    _cleanup_(cleanup_strv_free) char **env = environment(c->i);
+    modal_uuid(c->exec_id);
+    if (modal_router_start(c->router, c->exec_id, argv, NULL, env, 0, wait, err) < 0)
+        return -1;
+    c->begun = true;
+    struct modal_output *output = modal_output_open(c->router, c->exec_id, 1, wait, err);
+    if (!output)
+        return -1;
+    pthread_mutex_lock(&c->i->lock);
+    c->output = output;
+    const bool cut = c->cut;
+    pthread_mutex_unlock(&c->i->lock);
+    return cut ? error_set(err, ERR_GONE, "it was ended") : 0;
+}
+
+static int send_input(struct call *c, const void *bytes, size_t n, const struct wait *wait, struct error *err)
+{
+    if (modal_router_write(c->router, c->exec_id, c->sent, bytes, n, false, wait, err) < 0)
+        return -1;
+    c->sent += n;
+    return 0;
+}
+
+static int send_command(struct call *c, const char *shell, struct error *err)
+{
+    _cleanup_(buf_done) struct buf frames = BUF_INIT(ONCE_INPUT_MAX);
+    if (once_append(&frames, SPOOL_FOLDER, c->request, shell, err) < 0 ||
+        send_input(c, frames.data, frames.len, &c->request->wait, err) < 0)
+        return -1;
+    c->asked = true;
+    return 0;
+}
+
+/* Why our program ended before its command did. */
+static int tell_end(struct call *c, struct error *err)
+{
+    const struct wait brief = {.deadline = clock_now() + END_PATIENCE_NS};
+    char text[FRAMES_NOISE_MAX] = "";
+    int code = -1;
+    ssize_t n = 0;
+    c->over = true;
+    if (modal_router_wait(c->router, c->exec_id, &brief, &code, err) < 0)
+        return -1;
+    struct modal_output *errors = modal_output_open(c->router, c->exec_id, 2, &brief, NULL);
+    if (errors)
+        n = modal_output_read(errors, text, sizeof(text), &brief, NULL);
+    modal_output_close(errors);
+    _cleanup_(cleanup_free) char *words = contact_words(text, n > 0 ? (size_t)n : 0);
+    return error_set(err, ERR_UNAVAILABLE, "our program in the sandbox ended with exit code %d%s%s", code,
+                     words[0] ? ": " : "", words);
+}
+
+static int await_end(struct call *c, const struct wait *wait, struct error *err)
+{
+    char bytes[READ_BYTES];
+    while (!c->once.answer.ended) {
+        const ssize_t n = modal_output_read(c->output, bytes, sizeof(bytes), wait, err);
+        if (n < 0)
+            return -1;
+        if (n == 0)
+            return tell_end(c, err);
+        if (once_feed(&c->once, bytes, (size_t)n, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int run(void *call, const char *shell, struct error *err)
+{
+    struct call *c = call;
+    const struct wait bounded = wait_at_most(&c->request->wait, clock_now() + START_TIMEOUT_NS);
+    struct error why = ERROR_INIT;
+    if (start(c, &bounded, &why) == 0)
+        return send_command(c, shell, err) < 0 ? -1 : await_end(c, &c->request->wait, err);
+    if (why.code == ERR_TIMEOUT && wait_check(&c->request->wait, NULL) == 0)
+        why.code = ERR_UNAVAILABLE;
+    return error_set(err, why.code, "%s", why.msg);
+}
+
+static void terminate(struct call *c)
+{
+    const struct wait bounded = {.deadline = clock_now() + END_PATIENCE_NS};
+    if (c->begun && !c->over && !c->once.answer.ended)
+        (void)!modal_router_write(c->router, c->exec_id, c->sent, "", 0, true, &bounded, NULL);
+}
+
+/* The call is over before its command. NULL: nothing of that is left. */
+static char *stop(void *call)
+{
+    struct call *c = call;
+    const struct wait bounded = {.deadline = clock_now() + END_PATIENCE_NS};
+    if (!c->asked || c->over || c->once.answer.ended) {
+        terminate(c);
+        return NULL;
+    }
+    if (send_input(c, &once_kill, sizeof(once_kill), &bounded, NULL) == 0 &&
+        await_end(c, &bounded, NULL) == 0)
+        return NULL;
+    return once_unknown("sandbox");
+}
+
+/* It didn't come to its end, and not because the call was over. */
+static int broken(void *call, const struct error *why, struct error *err)
+{
+    struct call *c = call;
+    pthread_mutex_lock(&c->i->lock);
+    const bool ended = c->i->ended, moved = c->moved;
+    pthread_mutex_unlock(&c->i->lock);
+    if (ended)
+        return error_set(err, ERR_GONE, "it was ended");
+    terminate(c);
+    if (moved)
+        return error_set(err, ERR_UNAVAILABLE,
+                         "the lifetime of its sandbox at Modal (--sandbox-timeout, %u s) is over, and the "
+                         "command was ended by that; the computer goes on in a new one, with its files",
+                         (unsigned)c->i->backend->lifetime_s);
+    if (why->code != ERR_UNAVAILABLE && why->code != ERR_NOT_FOUND)
+        return error_set(err, why->code, "%s", why->msg);
+    if (modal_ask(c->i, &c->request->wait, err) < 0)
+        return -1;
+    return once_unclear(why, err);
+}
+
+static const struct once_way way = {.run = run, .stop = stop, .broken = broken};
+
+int modal_call(void *computer, const struct exec_request *request, const char *shell, struct exec_result *ret,
+               struct guest_exit *ret_exit, struct error *err)
+{
+    struct modal_instance *i = computer;
+    struct call c = {.i = i, .request = request};
+    once_init(&c.once, &i->shells, request->output_limit);
+    int failed = enter(&c, err);
+    if (failed == 0) {
+        failed = once_run(&c.once, &way, &c, shell, ret, ret_exit, err);
+        leave(&c);
+    }
+    once_done(&c.once);
+    return failed;
+}
+
+int modal_instance_exec(struct instance *instance, const struct exec_request *request,
+                        struct exec_result *ret, struct error *err)
+{
+    struct modal_instance *i = modal_instance_of(instance);
+    if (!modal_instance_alive(instance))
+        return error_set(err, ERR_GONE, "it has ended");
+    return shells_exec(&i->shells, modal_call, i, request, ret, err);
+}

@@ -1,0 +1,119 @@
+/* Sandboxes that are computers, as Modal knows them by their tags, whoever made them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/modal/private.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+
+#define REAP_TIMEOUT_NS (60 * NSEC_PER_SEC)
+#define FOUND_MAX 64 /* of one key */
+
+/* False: it is no computer, or its tags make no sense. */
+static bool read_found(const json_t *sandbox, struct backend_found *ret)
+{
+    json_t *tags = json_get_object(sandbox, "tags");
+    const char *id = json_get_string(sandbox, "id"), *network = json_get_string(tags, MODAL_LABEL_NETWORK);
+    const double created = json_number_value(json_object_get(sandbox, "created"));
+    if (!modal_is_id(id) || !labels_read(tags, NULL, ret))
+        return false;
+    ret->running = true;
+    ret->data = json_pack("{s:s, s:b, s:O}", "sandbox", id, "network",
+                          network && strcmp(network, "true") == 0, "tags", tags);
+    if (created > 0 && created < 1e10)
+        clock_rfc3339((int64_t)(created * 1e9), ret->created_at);
+    snprintf(ret->provider_id, sizeof(ret->provider_id), "%s", id);
+    return true;
+}
+
+/* --- find and list --- */
+
+struct search {
+    const struct computer_spec *spec; /* NULL: all */
+    void (*fn)(void *ctx, struct backend_found *f);
+    void *ctx;
+    struct backend_found *found; /* the newest of the spec's */
+    bool is_there;
+};
+
+static int on_computer(void *ctx, const json_t *sandbox, struct error *err)
+{
+    struct search *s = ctx;
+    struct backend_found found;
+    (void)err;
+    if (s->is_there || !read_found(sandbox, &found))
+        return 0;
+    s->is_there =
+        s->spec && strcmp(found.id, s->spec->id) == 0 && strcmp(found.principal, s->spec->principal) == 0;
+    if (s->is_there) {
+        *s->found = found;
+        return 0;
+    }
+    if (!s->spec)
+        s->fn(s->ctx, &found);
+    backend_found_done(&found);
+    return 0;
+}
+
+int modal_find(struct backend *backend, const struct computer_spec *spec, const struct wait *wait,
+               struct backend_found *ret, struct error *err)
+{
+    struct search s = {.spec = spec, .found = ret};
+    const char *const tags[][2] = {{LABEL_ID, spec->id}, {LABEL_PRINCIPAL, spec->principal}};
+    struct modal_account *a = modal_of(backend)->account;
+    if (modal_api_list(a, tags, ARRAY_LEN(tags), wait, on_computer, &s, err) == 0)
+        return s.is_there;
+    if (s.is_there)
+        backend_found_done(ret);
+    return -1;
+}
+
+int modal_list(struct backend *backend, const struct wait *wait,
+               void (*fn)(void *ctx, struct backend_found *f), void *ctx, struct error *err)
+{
+    struct search s = {.fn = fn, .ctx = ctx};
+    const char *const tags[][2] = {{LABEL_OURS, "true"}};
+    return modal_api_list(modal_of(backend)->account, tags, ARRAY_LEN(tags), wait, on_computer, &s, err);
+}
+
+/* --- what a dead server has left --- */
+
+struct gathering {
+    char ids[FOUND_MAX][MODAL_ID_SIZE];
+    size_t count;
+};
+
+static int on_one(void *ctx, const json_t *sandbox, struct error *err)
+{
+    struct gathering *g = ctx;
+    const char *id = json_get_string(sandbox, "id");
+    if (!modal_is_id(id))
+        return 0;
+    if (g->count == FOUND_MAX)
+        return error_set(err, ERR_LIMIT, "Modal has more than %d sandboxes of one key", FOUND_MAX);
+    snprintf(g->ids[g->count++], MODAL_ID_SIZE, "%s", id);
+    return 0;
+}
+
+/* By the key of its creation, since it may have died on the move, and have two. */
+int modal_reap(struct backend *backend, const struct computer_spec *spec, const json_t *data,
+               struct error *err)
+{
+    struct modal_account *a = modal_of(backend)->account;
+    const struct wait wait = {.deadline = clock_now() + REAP_TIMEOUT_NS};
+    const char *const tags[][2] = {{LABEL_KEY, spec->key ? spec->key : ""}};
+    _cleanup_(cleanup_free) struct gathering *g = xcalloc(1, sizeof(*g));
+    struct modal_state state;
+    modal_state_read(spec->folder, data, &state);
+    if (tags[0][1][0] && modal_api_list(a, tags, 1, &wait, on_one, g, err) < 0)
+        return -1;
+    if (state.sandbox[0] && modal_api_terminate(a, state.sandbox, &wait, err) < 0)
+        return -1;
+    for (size_t n = 0; n < g->count; n++)
+        if (modal_api_terminate(a, g->ids[n], &wait, err) < 0)
+            return -1;
+    modal_state_remove(spec->folder);
+    return 0;
+}

@@ -1,0 +1,133 @@
+/* What the files of this folder know of the backend and of one computer. */
+#pragma once
+
+#include <pthread.h>
+
+#include "backends/keeper.h"
+#include "backends/labels.h"
+#include "backends/modal/modal.h"
+#include "backends/modal/router.h"
+#include "backends/shells.h"
+#include "base/attempt.h"
+#include "base/list.h"
+
+/* Beside those of labels.h, in the tags of a sandbox. */
+#define MODAL_LABEL_NETWORK "kilntainers.network"
+#define MODAL_TAGS_MAX 16
+
+struct modal_backend {
+    struct backend base;
+    struct modal_account *account;
+    char *image, *shell, *gpu, *region; /* shell, gpu, region: NULL as of modal.h */
+    double cpus;
+    int64_t memory_mib;
+    uint32_t lifetime_s;
+    bool network;
+    char *environment, *limits; /* for describe */
+    char guest[MODAL_GUEST_PATH_SIZE];
+    struct keeper *keeper;
+};
+
+/* Where the files of a computer are. Either may be "". Kept in a file of the computer's folder as well, since
+ * it changes without the domain's doing. */
+struct modal_state {
+    char sandbox[MODAL_ID_SIZE];       /* that runs */
+    char image[MODAL_ID_SIZE];         /* the last snapshot */
+    char guest[MODAL_GUEST_PATH_SIZE]; /* our program in that */
+};
+
+struct modal_instance {
+    struct instance base;
+    struct modal_backend *backend;
+    char id[LIMIT_COMPUTER_ID_BYTES + 1];
+    bool temporary, network;
+    char *image; /* as it was asked for */
+    double cpus;
+    int64_t memory_mib;
+    char **env;   /* of its own: NAME=VALUE; or NULL */
+    json_t *tags; /* of each of its sandboxes */
+    struct shells shells;
+    struct tended tended; /* of keep.c */
+
+    pthread_mutex_t lock; /* of all that follows */
+    pthread_cond_t quiet; /* no command runs any more */
+    char *folder;
+    struct modal_state state;
+    struct modal_router *router; /* of the sandbox; NULL: there is none */
+    struct attempt moving;       /* to another sandbox: commands wait for it */
+    struct list calls;           /* commands under way */
+    int64_t made_at, retry_at;   /* of the sandbox; of the next move after one that failed */
+    bool changed;                /* something ran since the last snapshot */
+    bool ended, to_end;
+};
+
+static inline struct modal_backend *modal_of(const struct backend *b)
+{
+    return (struct modal_backend *)b; /* its first member */
+}
+static inline struct modal_instance *modal_instance_of(const struct instance *i)
+{
+    return (struct modal_instance *)i;
+}
+
+/* --- state.c --- */
+
+/* What the folder says, else what the record does. */
+void modal_state_read(const char *folder, const json_t *data, struct modal_state *ret);
+int modal_state_write(const char *folder, const struct modal_state *s, struct error *err);
+void modal_state_remove(const char *folder);
+
+/* --- call.c --- */
+
+/* As of shells_run_fn. */
+int modal_call(void *computer, const struct exec_request *request, const char *shell, struct exec_result *ret,
+               struct guest_exit *ret_exit, struct error *err);
+/* The outputs of all commands end, under the instance's lock. moved: since the computer moves. */
+void modal_calls_cut_locked(struct modal_instance *i, bool moved);
+
+/* --- instance.c --- */
+
+/* Into a new sandbox, with its files. Nobody else does that, and no command runs. On failure it is where it
+ * was. ERR_GONE: it isn't anywhere. */
+int modal_move(struct modal_instance *i, const struct wait *wait, struct error *err);
+/* Ends the sandbox; keep: not before its files are an image. */
+int modal_put_down(struct modal_instance *i, bool keep, const struct wait *wait, struct error *err);
+/* What became of a sandbox that doesn't answer. -1: ERR_GONE, or it can't be known; 0: it lives. */
+int modal_ask(struct modal_instance *i, const struct wait *call, struct error *err);
+
+/* --- keep.c: moves computers before the lifetimes of their sandboxes end, and ends what was killed --- */
+
+/* From now on; its sandbox is new. */
+void modal_keep_add(struct modal_instance *i);
+void modal_keep_remove(struct modal_instance *i);
+/* A command has ended; it was killed. Never block. */
+void modal_keep_used(struct modal_instance *i);
+void modal_keep_end(struct modal_instance *i);
+
+/* --- instance.c, found.c: the functions of the same names in backend.h --- */
+
+int modal_instance_create(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
+                          struct instance **ret, struct error *err);
+int modal_instance_attach(struct backend *b, const struct computer_spec *spec, const json_t *data,
+                          const struct wait *wait, struct instance **ret, struct error *err);
+json_t *modal_instance_plan(const struct backend *b, const struct computer_spec *spec);
+json_t *modal_instance_record(const struct instance *i);
+int modal_instance_restart(struct instance *i, const struct wait *wait, struct error *err);
+int modal_instance_make_way(struct instance *i, const char *folder, struct error *err);
+int modal_instance_take_over(struct instance *i, const struct computer_spec *spec,
+                             int (*move)(void *ctx, struct error *err), void *ctx, struct error *err);
+int modal_instance_stat(struct instance *i, bool usage, const struct wait *wait, struct instance_stat *ret,
+                        struct error *err);
+int modal_instance_exec(struct instance *i, const struct exec_request *request, struct exec_result *ret,
+                        struct error *err);
+bool modal_instance_alive(const struct instance *i);
+bool modal_instance_lost(const struct instance *i);
+void modal_instance_kill(struct instance *i);
+int modal_instance_detach(struct instance *i, struct error *err);
+int modal_instance_remove(struct instance *i, struct error *err);
+int modal_find(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
+               struct backend_found *ret, struct error *err);
+int modal_list(struct backend *b, const struct wait *wait, void (*fn)(void *ctx, struct backend_found *f),
+               void *ctx, struct error *err);
+int modal_reap(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);
+int modal_settle(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);

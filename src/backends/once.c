@@ -1,0 +1,102 @@
+/* See once.h. What comes is from a stranger, as in serve.h. */
+#include "backends/once.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+const struct serve_frame once_kill = {.type = SERVE_KILL, .id = SERVE_ONCE_ID};
+
+void once_init(struct once *o, struct shells *shells, size_t output_limit)
+{
+    o->began = clock_now();
+    o->shells = shells;
+    frames_init(&o->frames);
+    serve_answer_init(&o->answer, output_limit);
+}
+
+void once_done(struct once *o)
+{
+    frames_done(&o->frames);
+    serve_answer_done(&o->answer);
+}
+
+/* The guest's own patience with us, longer than ours with it. */
+static uint32_t lease_of(const struct exec_request *request)
+{
+    if (request->wait.deadline == DEADLINE_NONE)
+        return 0;
+    const int64_t left = request->wait.deadline - clock_now();
+    return (uint32_t)(left / NSEC_PER_SEC) + ONCE_LEASE_SLACK_S;
+}
+
+int once_append(struct buf *out, const char *spool_dir, const struct exec_request *request, const char *shell,
+                struct error *err)
+{
+    struct serve_config config = {.flags = SERVE_ONCE, .lease_s = lease_of(request)};
+    const struct serve_frame frame = {.size = sizeof(config), .type = SERVE_CONFIG};
+    snprintf(config.spool_dir, sizeof(config.spool_dir), "%s", spool_dir);
+    if (buf_append(out, &frame, sizeof(frame)) < 0 || buf_append(out, &config, sizeof(config)) < 0)
+        return error_set(err, ERR_LIMIT, "out of memory");
+    return serve_append_run(out, SERVE_ONCE_ID, request, shell, err);
+}
+
+static int on_frame(void *ctx, const struct serve_frame *frame, const void *body, struct error *err)
+{
+    struct once *o = ctx;
+    struct serve_hello hello;
+    struct serve_ready ready;
+    if (frame->type == SERVE_HELLO && frame->size == sizeof(hello)) {
+        memcpy(&hello, body, sizeof(hello));
+        if (hello.magic != SERVE_MAGIC || hello.version != SERVE_VERSION)
+            return error_set(err, ERR_UNAVAILABLE, "our program in the computer is of another version");
+    } else if (frame->type == SERVE_READY && frame->size == sizeof(ready)) {
+        memcpy(&ready, body, sizeof(ready));
+        shells_tell(o->shells, &ready);
+    } else if (frame->type == SERVE_OUTPUT && frame->id == SERVE_ONCE_ID && !o->answer.ended) {
+        serve_answer_output(&o->answer, body, frame->size);
+    } else if (frame->type == SERVE_END && frame->id == SERVE_ONCE_ID && !o->answer.ended) {
+        serve_answer_end(&o->answer, body, frame->size);
+    }
+    return 0;
+}
+
+int once_feed(struct once *o, const void *bytes, size_t n, struct error *err)
+{
+    if (o->answer.ended)
+        return 0;
+    return frames_feed_plain(&o->frames, bytes, n, on_frame, o, err);
+}
+
+int once_run(struct once *o, const struct once_way *way, void *call, const char *shell,
+             struct exec_result *ret, struct guest_exit *ret_exit, struct error *err)
+{
+    struct error why = ERROR_INIT;
+    const int failed = way->run(call, shell, &why);
+    char *unknown = failed < 0 && wait_was_over(&why) ? way->stop(call) : NULL;
+    if (failed < 0 && !wait_was_over(&why))
+        way->broken(call, &why, err);
+    else if (failed < 0)
+        error_set(err, why.code, "%s", why.msg);
+    ret->duration_ns = clock_now() - o->began;
+    serve_answer_tell(&o->answer, ret);
+    ret->note = unknown;
+    *ret_exit = o->answer.end.exit;
+    return failed;
+}
+
+char *once_unknown(const char *where)
+{
+    return xasprintf("it isn't known whether the command has ended: nothing in the %s answers; it is ended "
+                     "there within %d s",
+                     where, ONCE_LEASE_SLACK_S);
+}
+
+int once_unclear(const struct error *why, struct error *err)
+{
+    return error_set(err, ERR_UNAVAILABLE,
+                     "%s; the command may have been ended by that, the computer itself runs, so try again",
+                     why->msg);
+}

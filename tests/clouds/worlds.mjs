@@ -1,0 +1,99 @@
+// A server with computers of a provider's fake, for what holds for every provider: one row for each.
+import fs from 'node:fs';
+import path from 'node:path';
+import { startFake } from '../fakes/support/start.mjs';
+import { temporaryFolder } from '../integration/support/machine.mjs';
+import { BINARY, startServer } from '../integration/support/server.mjs';
+
+const E2B_CREATE = '^POST /v2/sandboxes$';
+const FLY_CREATE = '^POST /v1/apps/app/machines$';
+
+// Some are refused however slow the machine is that it all runs on.
+function refusals(match, headers = {}) {
+    const refused = { match, status: 429, headers, body: { code: 429, message: 'slow down' } };
+    return ['--faults', JSON.stringify([{ ...refused, at: 5, times: 3 }])];
+}
+
+export const PROVIDERS = {
+    e2b: {
+        secret: 'e2b_0123456789abcdef0123456789abcdef01234567',
+        fake: (secret) => ['--api-key', secret],
+        freely: {},
+        env: (home) => ({ HOME: home }),
+        wrong: { E2B_API_KEY: 'e2b_fedcba9876543210fedcba9876543210fedcba98' },
+        given: ' /(v2/)?sandboxes', // requests that have the secret
+        tokens: /ea_[0-9a-f]{32}/, // of its sandboxes
+        create: E2B_CREATE,
+        many: 200, // at once, in a test of every day
+        patience: 1, // with nonsense: of so many answers one is tried in a test of every day
+        rates: {
+            'told when to come again': { options: ['--create-rate', '75', ...refusals(E2B_CREATE, { 'retry-after': '1' })] },
+            'without a word when to come again': {
+                options: ['--create-rate', '10', '--clock-scale', '10', '--no-retry-after', ...refusals(E2B_CREATE)],
+            },
+        },
+        created: ({ totals }) => totals.created,
+        live: ({ sandboxes }) => sandboxes,
+    },
+    fly: {
+        secret: 'fm2_0123456789abcdefGEHEIM0123456789abcdef',
+        fake: (secret) => ['--token', secret, '--app', 'app'],
+        freely: { options: ['--no-rate-limits'], args: ['--fly-rate', '1000'] },
+        env: (home) => ({ HOME: home, KILNTAINERS_FLY_STATE_FILE: path.join(home, 'fly.json'), FLY_APP_NAME: 'app' }),
+        wrong: { FLY_API_TOKEN: 'fm2_fedcba9876543210GEHEIMfedcba9876543210' },
+        given: '',
+        tokens: /no such thing/,
+        create: FLY_CREATE,
+        many: 24,
+        patience: 4,
+        rates: {
+            'as fast as its limits are said to be': { options: ['--clock-scale', '10'], args: ['--fly-rate', '10'], within: true },
+            'without a word when to come again': {
+                options: ['--clock-scale', '10', ...refusals(FLY_CREATE)],
+                args: ['--fly-rate', '40'],
+            },
+        },
+        created: ({ totals }) => totals.created,
+        live: ({ apps }) => apps.flatMap(({ machines }) => machines).filter(({ state }) => state !== 'destroyed'),
+    },
+};
+
+export const NAMES = Object.keys(PROVIDERS).filter((name) => !process.env.CLOUD || process.env.CLOUD === name);
+
+// The server as another user runs it, from a folder that this one can read.
+function asUser(t, user) {
+    const folder = temporaryFolder(t, 'as-user-');
+    fs.copyFileSync(BINARY, path.join(folder, 'server'));
+    const wrapper = path.join(folder, 'as-user');
+    fs.writeFileSync(wrapper, `#!/bin/sh\nexec setpriv --reuid=${user} --regid=${user} --clear-groups ${folder}/server "$@"\n`, { mode: 0o755 });
+    fs.chmodSync(folder, 0o755);
+    return wrapper;
+}
+
+// A server at a fake. Others can be started at the same one. at: the fake's options and the server's for its limits, which are off
+// unless told; args: more of the server's; as: a user's number.
+export async function world(t, name, { at, options = [], args = [], as } = {}) {
+    const row = PROVIDERS[name];
+    const limits = { options: [], args: [], ...(at ?? row.freely) };
+    const fake = await startFake(t, name, [...row.fake(row.secret), ...limits.options, ...options]);
+    const stateDir = temporaryFolder(t, 'state-');
+    const home = temporaryFolder(t, 'home-');
+    for (const folder of as ? [stateDir, home] : []) fs.chownSync(folder, as, as);
+    const env = { ...fake.environment(), ...row.env(home), ...(fake.ready.ca ? { SSL_CERT_FILE: fake.ready.ca } : {}) };
+    const all = ['--backend', name, '--lifecycle-tools', ...limits.args, ...args];
+    const start = (more = {}) =>
+        startServer(t, {
+            args: all,
+            env: { ...env, ...more.env },
+            stateDir: more.stateDir ?? stateDir,
+            binary: as ? asUser(t, as) : undefined,
+        });
+    const live = async () => row.live(await fake.state());
+    return { row, fake, start, stateDir, env, args: all, live, server: await start() };
+}
+
+// A call of a tool that is no command: its structured content.
+export async function call(server, name, args = {}) {
+    const { result } = await server.request('tools/call', { name, arguments: args });
+    return result.structuredContent;
+}

@@ -1,0 +1,2 @@
+;; A library: nothing to start.
+(module (memory (export "memory") 1) (func (export "other")))

@@ -1,0 +1,1 @@
+(module (memory (export "memory") 1 16 shared) (func (export "_start")))

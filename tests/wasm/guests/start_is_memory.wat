@@ -1,0 +1,1 @@
+(module (memory (export "_start") 1))
