@@ -50,6 +50,7 @@
 #define GOODBYE_MS 2000 /* without a sign of progress */
 #define GOODBYE_STEP_MS 100
 #define GROUP_PARENTS_MAX (GUEST_FDS_MAX - 1)
+#define PROCESS_EXITING 0x4 /* PF_EXITING of Linux */
 #define GROUP_AGAIN_MS_MAX 4096 /* of a wait that doubles, until the kernel is done with who was in it */
 
 struct child {
@@ -60,6 +61,7 @@ struct child {
 };
 
 static struct {
+    pid_t server;
     uint32_t root_flags;
     bool may_trace; /* has CAP_SYS_PTRACE */
     bool is_fresh;  /* nobody has had the three namespaces that we are in */
@@ -391,11 +393,25 @@ static void remove_group(int parent, const char *name)
     }
 }
 
+/* A process that is being ended closes what it has, from which its inits know, before its number is given up:
+ * the flag tells between those. proc(5). */
+static bool is_ending(pid_t pid)
+{
+    char path[32], text[128];
+    unsigned flags;
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    text[size > 0 ? size : 0] = 0;
+    const char *behind_name = strrchr(text, ')'); /* the name itself may hold anything */
+    return behind_name && sscanf(behind_name, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+           flags & PROCESS_EXITING;
+}
+
 /* Asked anew: it may have ended while the end of an init was being seen to. */
 static bool is_alone(void)
 {
-    struct pollfd server = {.fd = FD_SERVER, .events = POLLIN};
-    return poll(&server, 1, 0) == 1;
+    return is_ending(zygote.server) || getppid() != zygote.server;
 }
 
 /* A server looks after its own. Of a computer that has outlived it, nothing would be left but its groups,
@@ -467,6 +483,7 @@ static int say_goodbye(void)
     struct pollfd signals = {.fd = FD_SIGNALS, .events = POLLIN};
     FAULT_POINT("zygote.alone");
     close(GUEST_FD_CONTROL);
+    zygote.server = -1; /* what may still run of it has let go */
     for (unsigned i = 0; i < zygote.init_count; i++)
         if (zygote.inits[i].lock < 0)
             kill(zygote.inits[i].pid, SIGKILL);
@@ -585,6 +602,7 @@ static int set_up(struct packet *packet, int *ret_base, struct guest_error *err)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
+    zygote.server = getppid();
     zygote.root_flags = setup->flags & ~GUEST_PROC_HIDDEN;
     zygote.settings = -1;
     zygote.may_trace = !(setup->flags & GUEST_USERS) && has_capability(CAP_SYS_PTRACE);

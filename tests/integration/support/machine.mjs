@@ -41,7 +41,10 @@ export function family(pid) {
 }
 
 export function survivors(processes) {
-    return processes.filter((p) => stat(p.pid)?.start === p.start && stat(p.pid).state !== 'Z');
+    return processes.filter((p) => {
+        const now = stat(p.pid); // once: it may be gone the next time
+        return now?.start === p.start && now.state !== 'Z';
+    });
 }
 
 export async function allGone(processes, what = 'the processes are gone') {
