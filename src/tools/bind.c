@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/str.h"
 
 #define NEAR_MISS_EDITS 2
@@ -314,4 +315,17 @@ int bind_arguments(const struct bind_field *fields, size_t count, const json_t *
     }
     *ret_ignored = TAKE_PTR(ignored);
     return 0;
+}
+
+char **bind_environment(const json_t *map)
+{
+    if (!map)
+        return NULL;
+    size_t count = 0;
+    json_t *env = (json_t *)(uintptr_t)map; /* the iterator isn't declared const */
+    char **list = xcalloc(json_object_size(env) + 1, sizeof(*list));
+    for (void *i = json_object_iter(env); i; i = json_object_iter_next(env, i))
+        list[count++] =
+            xasprintf("%s=%s", json_object_iter_key(i), json_string_value(json_object_iter_value(i)));
+    return list;
 }

@@ -55,3 +55,5 @@ int bind_arguments(const struct bind_field *fields, size_t count, const json_t *
 const char *bind_format(double number, char ret[BIND_NUMBER_SIZE]);
 /* The rule for a number: itself, or a string that holds one. */
 bool bind_number(const json_t *value, double *ret);
+/* A map that was bound, as an environment: NAME=VALUE each, ended by NULL, for strv_free(). NULL: of NULL. */
+char **bind_environment(const json_t *map);

@@ -131,17 +131,6 @@ static int read_size(const struct size_rule *rule, const struct text *t, int64_t
     return 0;
 }
 
-static char **read_env(const json_t *env)
-{
-    char **list = xcalloc(json_object_size(env) + 1, sizeof(*list));
-    const char *name;
-    json_t *value;
-    size_t n = 0;
-    json_object_foreach ((json_t *)(uintptr_t)env, name, value)
-        list[n++] = xasprintf("%s=%s", name, json_string_value(value));
-    return list;
-}
-
 static int fill_options(const struct bound *b, struct create_arguments *ret, struct error *err)
 {
     struct computer_options *o = &ret->options;
@@ -154,7 +143,7 @@ static int fill_options(const struct bound *b, struct create_arguments *ret, str
     o->cpus = b->cpus;
     o->pids = (int64_t)b->pids;
     o->network = b->network == 1;
-    o->env = ret->env = b->env ? read_env(b->env) : NULL;
+    o->env = ret->env = bind_environment(b->env);
     if (b->memory.data && read_size(&MEMORY, &b->memory, &o->memory_bytes, err) < 0)
         return -1;
     return b->disk.data ? read_size(&DISK, &b->disk, &o->disk_bytes, err) : 0;
@@ -167,9 +156,7 @@ static int fill(const struct bound *b, struct create_arguments *ret, struct erro
         if (slug_check(ret->id, err) < 0)
             return -1;
     }
-    ret->lifetime = b->temporary == CHOICE_NONE ? LIFETIME_AS_IS
-                    : b->temporary              ? LIFETIME_TEMPORARY
-                                                : LIFETIME_PERMANENT;
+    ret->lifetime = lifetime_of(b->temporary);
     ret->description = b->description.data ? xstrndup(b->description.data, b->description.len) : NULL;
     ret->terms = (struct computer_terms){
         .ttl_s = b->ttl_s,

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "tools/toolset.h"
 
 /* Four characters for three bytes, and a line's worth to spare: what is longer decodes to too much in any
  * case. */
@@ -147,27 +148,11 @@ static int check_working_directory(const struct exec_arguments *a, struct error 
 
 static int check_computer(struct exec_arguments *a, struct error *err)
 {
-    a->lifetime = a->temporary == CHOICE_NONE ? LIFETIME_AS_IS
-                  : a->temporary              ? LIFETIME_TEMPORARY
-                                              : LIFETIME_PERMANENT;
+    a->lifetime = lifetime_of(a->temporary);
     if (!a->computer_id.data)
         return 0;
     a->id = str_trim(a->computer_id.data);
     return slug_check(a->id, err);
-}
-
-/* The names and values are checked by then. */
-static char **make_env(const json_t *object)
-{
-    if (!object)
-        return NULL;
-    size_t count = 0;
-    json_t *env = (json_t *)(uintptr_t)object; /* the iterator isn't declared const */
-    char **list = xcalloc(json_object_size(env) + 1, sizeof(*list));
-    for (void *i = json_object_iter(env); i; i = json_object_iter_next(env, i))
-        list[count++] =
-            xasprintf("%s=%s", json_object_iter_key(i), json_string_value(json_object_iter_value(i)));
-    return list;
 }
 
 int exec_arguments_read(const json_t *arguments, const struct exec_defaults *defaults,
@@ -183,7 +168,7 @@ int exec_arguments_read(const json_t *arguments, const struct exec_defaults *def
         check_command(ret, defaults->own_program, err) < 0 || check_stdin(ret, err) < 0 ||
         check_working_directory(ret, err) < 0 || check_computer(ret, err) < 0)
         return -1;
-    ret->env_list = make_env(ret->env);
+    ret->env_list = bind_environment(ret->env);
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* Inside of tools/: the set of tools, and what one tool is. */
 #pragma once
 
+#include "tools/bind.h"
 #include "tools/tools.h"
 
 struct toolset {
@@ -34,3 +35,11 @@ int tool_reset(const struct toolset *t, const struct tool_call *call, struct buf
 int tool_delete(const struct toolset *t, const struct tool_call *call, struct buf *ret, struct error *err);
 int tool_cancel(const struct toolset *t, const struct tool_call *call, struct buf *ret, struct error *err);
 int tool_list(const struct toolset *t, const struct tool_call *call, struct buf *ret, struct error *err);
+
+/* What the argument `temporary`, as it was bound, says. */
+static inline enum lifetime lifetime_of(int temporary)
+{
+    if (temporary == CHOICE_NONE)
+        return LIFETIME_AS_IS;
+    return temporary ? LIFETIME_TEMPORARY : LIFETIME_PERMANENT;
+}
