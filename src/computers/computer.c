@@ -197,6 +197,17 @@ void computer_clean(struct computer *c)
     pthread_mutex_unlock(&computers->lock);
 }
 
+void computer_use_end_locked(struct computer *c)
+{
+    pthread_mutex_t *lock = &c->computers->lock;
+    c->uses--;
+    if (!computer_claim_locked(c))
+        return;
+    pthread_mutex_unlock(lock);
+    computer_clean(c);
+    pthread_mutex_lock(lock);
+}
+
 const char *computer_id(const struct computer *c)
 {
     return c->id;

@@ -179,12 +179,7 @@ static void question_end(struct computer *c, struct running_call *call)
     pthread_mutex_t *lock = &c->computers->lock;
     pthread_mutex_lock(lock);
     running_call_end_locked(call);
-    c->uses--;
-    if (computer_claim_locked(c)) {
-        pthread_mutex_unlock(lock);
-        computer_clean(c);
-        pthread_mutex_lock(lock);
-    }
+    computer_use_end_locked(c);
     computer_unref_locked(c);
     pthread_mutex_unlock(lock);
 }

@@ -120,12 +120,7 @@ void hold_release(struct hold *h)
         computer_end_locked(c, &RELEASED);
     else
         hold_change_over_locked(h);
-    c->uses--;
-    if (computer_claim_locked(c)) {
-        pthread_mutex_unlock(lock);
-        computer_clean(c);
-        pthread_mutex_lock(lock);
-    }
+    computer_use_end_locked(c);
     computer_unref_locked(c);
     session_unref_locked(h->session);
     pthread_mutex_unlock(lock);
@@ -276,12 +271,7 @@ static int delete_known_locked(struct computer_session *s, struct computer *c, c
         to_kill->ops->kill(to_kill);
     FAULT_POINT("delete.killed");
     pthread_mutex_lock(lock);
-    c->uses--;
-    if (computer_claim_locked(c)) {
-        pthread_mutex_unlock(lock);
-        computer_clean(c);
-        pthread_mutex_lock(lock);
-    }
+    computer_use_end_locked(c);
     int r = computer_await_end_locked(c, wait, err);
     const bool whole = before == COMPUTER_RUNNING || (before == COMPUTER_CHANGING && !c->stands_in);
     *ret_any |= before < COMPUTER_ENDING && (!c->stands_in || c->record.id[0]);

@@ -127,14 +127,9 @@ void computers_release(struct computer_use *use)
         return;
     struct computers *computers = c->computers;
     pthread_mutex_lock(&computers->lock);
-    c->uses--;
     c->used_at = clock_now();
     lease_renew_locked(use->session, c);
-    if (computer_claim_locked(c)) {
-        pthread_mutex_unlock(&computers->lock);
-        computer_clean(c);
-        pthread_mutex_lock(&computers->lock);
-    }
+    computer_use_end_locked(c);
     computer_unref_locked(c);
     session_unref_locked(use->session);
     pthread_mutex_unlock(&computers->lock);

@@ -199,6 +199,9 @@ bool computer_end_locked(struct computer *c, const struct error *why);
 /* True if the caller has to call computer_clean after unlocking: it is ENDING and the last use is gone. */
 bool computer_claim_locked(struct computer *c);
 void computer_clean(struct computer *c);
+/* One use less. The last one of a computer that is ENDING cleans it up: the lock is given up meanwhile, and
+ * it may be gone then. */
+void computer_use_end_locked(struct computer *c);
 /* Nothing of it is to be kept at its end, or can be. */
 bool computer_ends_whole(const struct computer *c);
 /* The calls end with `why`, but not the computer: its own, which may be NULL, doesn't. */

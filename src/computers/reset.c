@@ -245,12 +245,7 @@ static int publish(struct reset *r, int made, struct computer_view *ret, struct 
     why = c->end;
     if (runs)
         computer_look_locked(c, told, ret);
-    c->uses--;
-    if (computer_claim_locked(c)) {
-        pthread_mutex_unlock(lock);
-        computer_clean(c);
-        pthread_mutex_lock(lock);
-    }
+    computer_use_end_locked(c);
     computer_unref_locked(c);
     pthread_mutex_unlock(lock);
     return runs ? 0 : error_set(err, why.code, "%s", why.msg);

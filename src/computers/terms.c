@@ -148,11 +148,8 @@ static void end(struct computer *c)
     c->instance->ops->kill(c->instance);
     FAULT_POINT("terms.killed");
     pthread_mutex_lock(lock);
-    c->uses--;
-    bool claimed = computer_claim_locked(c);
+    computer_use_end_locked(c);
     pthread_mutex_unlock(lock);
-    if (claimed)
-        computer_clean(c);
 }
 
 /* Processes that a command has left are use. */
