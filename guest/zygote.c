@@ -50,7 +50,7 @@
 #define GOODBYE_MS 2000 /* without a sign of progress */
 #define GOODBYE_STEP_MS 100
 #define GROUP_PARENTS_MAX (GUEST_FDS_MAX - 1)
-#define PROCESS_EXITING 0x4 /* PF_EXITING of Linux */
+#define PROCESS_EXITING 0x4     /* PF_EXITING of Linux */
 #define GROUP_AGAIN_MS_MAX 4096 /* of a wait that doubles, until the kernel is done with who was in it */
 
 struct child {
