@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
-import { needsRoot, temporaryFolder } from './support/machine.mjs';
+import { eventually, needsRoot, temporaryFolder } from './support/machine.mjs';
 import { BINARY, startServer } from './support/server.mjs';
 
 const NAME = 'mcp-sandbox-computer-vm-for-ai';
@@ -109,7 +109,7 @@ test('an abbreviation means what it meant', () => {
 test('the network that is not there yet is said on stderr', needsRoot, async (t) => {
     const server = await startServer(t);
     await server.run('true');
-    assert.match(server.stderr, /network/);
+    await eventually('it is said', () => /network/.test(server.stderr));
 });
 
 test('the other name: one tool, no computers in sight', needsRoot, async (t) => {

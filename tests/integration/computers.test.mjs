@@ -207,9 +207,10 @@ test('time to live and idle time remove and stop computers', needsRoot, async (t
     await call(server, 'computer_create', { computer_id: 'short', temporary: false, ttl: 1 });
     await call(server, 'computer_create', { computer_id: 'lazy', temporary: false, idle_timeout: 1 });
     await call(server, 'computer_create', { computer_id: 'works', temporary: false, idle_timeout: 1 });
-    const running = server.startExec({ command: 'sleep 4; echo done', computer_id: 'works' });
+    const running = await server.startAndReach('until [ -e /root/enough ]; do sleep 0.05; done; echo done', { computer_id: 'works' });
     await eventually('the first is gone, the second stopped', async () =>
         (await states(server)).join() === 'lazy stopped,works running');
+    await server.run('touch /root/enough', { computer_id: 'works' });
     assert.equal((await running.reply).result.structuredContent.stdout, 'done\n');
     for (const id of ['lazy', 'works']) await call(server, 'computer_delete', { computer_id: id });
 });

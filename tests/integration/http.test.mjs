@@ -4,6 +4,9 @@ import test from 'node:test';
 import { INITIALIZE, LEGACY, NEWEST_LEGACY, startHttp } from './support/http.mjs';
 import { eventually, namedComputersIn, needsRoot } from './support/machine.mjs';
 
+// A command that runs until another one lets it end.
+const UNTIL_ENOUGH = 'until [ -e /tmp/enough ]; do sleep 0.05; done; echo survived';
+
 for (const version of LEGACY) {
     test(`a session of ${version}`, async (t) => {
         const session = await (await startHttp(t)).session({ version });
@@ -147,14 +150,18 @@ test('B36: notifications/cancelled ends the command, and its response without a 
 
 test('an idle session ends with its computers; one that is used does not', needsRoot, async (t) => {
     const server = await startHttp(t, { args: ['--session-timeout', '1'] });
-    const [idle, busy, listening] = [await server.session(), await server.session(), await server.session()];
-    const { computer_id } = await idle.run('true');
-    await listening.run('true');
+    const listening = await server.session();
     const stream = listening.listen();
     await stream.answered;
-    const call = await busy.startAndReach('sleep 3; echo survived');
+    await listening.run('true');
+    const busy = await server.session();
+    const call = busy.startRun(UNTIL_ENOUGH);
+    call.answered.catch(() => {});
+    const idle = await server.session(); // the last: when its time is over, so is theirs
+    const { computer_id } = await idle.run('true');
     await eventually('the idle one\'s computer is gone', () => !namedComputersIn(server.stateDir).includes(computer_id));
     assert.equal((await idle.start('ping').whole()).status, 404);
+    await busy.run('touch /tmp/enough');
     assert.equal((await call.whole()).reply.result.structuredContent.stdout, 'survived\n');
     assert.equal((await listening.start('ping').whole()).status, 200);
     assert.equal(stream.ended, false);
@@ -198,10 +205,11 @@ test('B33: modern: closing the response cancels the command', needsRoot, async (
 
 test('modern: leases end what nobody uses, not what runs', needsRoot, async (t) => {
     const server = await startHttp(t, { args: ['--session-timeout', '1'] });
+    const done = server.modernRun({ command: UNTIL_ENOUGH, computer_id: 'busy' });
+    await eventually('it is there', () => namedComputersIn(server.stateDir).join() === 'busy');
     const idle = await server.modernRun({ command: 'true' });
-    const busy = await server.modernRun({ command: 'true' });
-    const done = server.modernRun({ command: 'sleep 3; echo survived', computer_id: busy.computer_id });
-    await eventually('the idle one is gone', () => namedComputersIn(server.stateDir).join() === busy.computer_id);
+    await eventually('the idle one is gone', () => namedComputersIn(server.stateDir).join() === 'busy');
+    await server.modernRun({ command: 'touch /tmp/enough', computer_id: 'busy' });
     assert.equal((await done).stdout, 'survived\n');
     const again = await server.modernRun({ command: 'true', computer_id: idle.computer_id });
     assert.ok(again.created || again.code === 'computer_gone');

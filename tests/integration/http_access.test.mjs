@@ -37,6 +37,7 @@ test('KILNTAINERS_AUTH_TOKEN alone is the token of the one user', async (t) => {
     assert.equal((await server.post(INITIALIZE).whole()).status, 401);
     const session = await server.session({ headers: { authorization: `Bearer ${TOKEN}` } });
     assert.equal((await session.run('echo in')).stdout, 'in\n');
+    await server.stop();
     assert.ok(!server.stderr.includes(TOKEN));
 });
 

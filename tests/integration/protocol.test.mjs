@@ -222,8 +222,11 @@ for (const modern of [false, true]) {
 
 test('a heartbeat while a command runs, if it was asked for', needsRoot, async (t) => {
     const server = await startServer(t);
-    const silent = server.startExec({ command: 'sleep 12' });
-    const { reply } = server.startExec({ command: 'sleep 12' }, { meta: { progressToken: 'beat' } });
+    const untilTold = 'until [ -e /tmp/enough ]; do sleep 0.1; done';
+    const silent = server.startExec({ command: untilTold });
+    const { reply } = server.startExec({ command: untilTold }, { meta: { progressToken: 'beat' } });
+    await server.next((m) => m.method === 'notifications/progress');
+    await server.run('touch /tmp/enough');
     const { result } = await reply;
     assert.equal(result.structuredContent.exit_code, 0);
     const end = server.messages.findIndex(({ message }) => message.result === result);

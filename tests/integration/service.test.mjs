@@ -6,7 +6,7 @@ import path from 'node:path';
 import readline from 'node:readline';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { defer, temporaryFolder } from './support/machine.mjs';
+import { defer, eventually, temporaryFolder } from './support/machine.mjs';
 import { BINARY } from './support/server.mjs';
 
 const MANAGER = fileURLToPath(new URL('support/service-manager', import.meta.url));
@@ -83,7 +83,7 @@ test('sockets that other machines get to need a token', async (t) => {
     const open = new Manager(t, ['0.0.0.0:0']);
     open.child.stdin.write('start\n');
     assert.equal(await open.until('exit '), '1');
-    assert.match(open.stderr, /let other machines in without a token; give --auth-token-file/);
+    await eventually('it is said why', () => /let other machines in without a token; give --auth-token-file/.test(open.stderr));
 
     const guarded = new Manager(t, ['0.0.0.0:0'], { env: { KILNTAINERS_AUTH_TOKEN: TOKEN } });
     await guarded.start();

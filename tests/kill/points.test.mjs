@@ -14,7 +14,7 @@ import { World, report, takes } from './support/world.mjs';
 const ALL = Boolean(process.env.KILL_ALL);
 const ONLY = new RegExp(process.env.KILL_ONLY ?? '');
 const AT_ONCE = 4;
-const CASE_MS = 60_000, OPERATION_MS = 600_000;
+const CASE_MS = 180_000, OPERATION_MS = 600_000;
 
 const victims = {
     server: (world, server) => server.pid,

@@ -355,8 +355,9 @@ test('while nobody looks it asks rarely', needsBrowser, async (t) => {
         Object.defineProperty(document, 'visibilityState', { value: 'hidden', configurable: true });
         const seen = [];
         for (let i = 0; i < 3; i++) {
+            const last = poller.nextAt;
             poller.now();
-            await new Promise((resolve) => setTimeout(resolve, 200));
+            while (poller.nextAt === last) await new Promise((resolve) => setTimeout(resolve));
             seen.push(poller.nextAt - Date.now());
         }
         return seen;

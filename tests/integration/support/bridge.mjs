@@ -20,7 +20,7 @@ export class Bridge extends EventEmitter {
         this.http = http;
         this.stderr = http.child.stderr;
         this.pid = http.pid;
-        http.child.on('exit', (code, signal) => {
+        http.child.on('close', (code, signal) => {
             this.emit('exit', code, signal);
             this.stdout.end(() => this.emit('close', code, signal));
         });

@@ -1,9 +1,11 @@
 // What the server takes for a container engine, as far as the choice of a backend goes: a socket where it looks for one.
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import fs from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
 import path from 'node:path';
+import { Worker } from 'node:worker_threads';
 import { defer, temporaryFolder } from './machine.mjs';
 
 // Of an engine that this machine may have; it comes before all other places but a named one.
@@ -32,12 +34,17 @@ export function absentEngine(t) {
     return { env: seeingOnly(folder, path.join(folder, 'nothing.sock')) };
 }
 
-async function placed(t, listener) {
+function place(t) {
     const folder = temporaryFolder(t, 'run-');
     const socket = path.join(folder, 'docker.sock');
+    return { socket, env: seeingOnly(folder, socket), usual: seeing(folder) };
+}
+
+async function placed(t, listener) {
+    const { socket, env } = place(t);
     await new Promise((resolve) => listener.listen(socket, resolve));
     defer(t, () => listener.close());
-    return { env: seeingOnly(folder, socket), usual: seeing(folder) };
+    return { env };
 }
 
 // Takes connections and says nothing. `asked` resolves with the first of them.
@@ -60,16 +67,24 @@ export async function brokenEngine(t) {
     return placed(t, net.createServer((socket) => socket.on('error', () => {}).destroy()));
 }
 
-// Answers the ping, and nothing else. `usual`: an environment in which it is found without a context.
+// Answers the ping, and nothing else. In a thread of its own: a server waits 0.3 s for it, and a test may be at something else
+// for longer.
+const ANSWERING = `
+const { parentPort, workerData } = require('node:worker_threads');
+require('node:http').createServer((request, response) => {
+    const ping = request.url.endsWith('/_ping');
+    response.writeHead(ping ? 200 : 404, { 'Content-Type': 'text/plain', 'Api-Version': '1.41' });
+    response.end(ping ? 'OK' : 'not in this fake');
+}).listen(workerData, () => parentPort.postMessage('listening'));
+`;
+
+// `usual`: an environment in which it is found without a context.
 export async function answeringEngine(t) {
-    const listener = http.createServer((request, response) => {
-        const ping = request.url.endsWith('/_ping');
-        response.writeHead(ping ? 200 : 404, { 'Content-Type': 'text/plain', 'Api-Version': '1.41' });
-        response.end(ping ? 'OK' : 'not in this fake');
-    });
-    defer(t, () => listener.closeAllConnections());
-    const place = await placed(t, listener);
+    const { socket, ...environments } = place(t);
+    const worker = new Worker(ANSWERING, { eval: true, workerData: socket });
+    defer(t, () => worker.terminate());
+    await once(worker, 'message');
     // The first answer of a program takes long on a slow machine, and a server doesn't wait for long.
-    await new Promise((done) => http.get({ socketPath: listener.address(), path: '/_ping' }, (answer) => answer.resume().on('end', done)));
-    return place;
+    await new Promise((done) => http.get({ socketPath: socket, path: '/_ping' }, (answer) => answer.resume().on('end', done)));
+    return environments;
 }

@@ -118,7 +118,7 @@ export class HttpServer {
         this.child = child;
         this.pid = child.pid;
         this.stateDir = stateDir;
-        this.exited = new Promise((resolve) => child.on('exit', (code, signal) => resolve({ code, signal })));
+        this.exited = new Promise((resolve) => child.on('close', (code, signal) => resolve({ code, signal })));
         child.stderr.on('data', (chunk) => (this.stderr += chunk));
         this.agent = new http.Agent({ keepAlive: true });
     }
@@ -126,8 +126,11 @@ export class HttpServer {
     // Where it says that it listens: { port } or { socketPath }.
     async listening() {
         const line = /listening on (?:http:\/\/(.+):(\d+)\/mcp|unix:(.+))\n/;
-        for (let found; !(found = line.exec(this.stderr)); await once(this.child.stderr, 'data')) {
-            if (this.child.exitCode !== null) throw new Error(`it has ended: ${this.stderr}`);
+        let ended = false;
+        const end = this.exited.then(() => (ended = true));
+        while (!line.test(this.stderr)) {
+            if (ended) throw new Error(`it has ended: ${this.stderr}`);
+            await Promise.race([once(this.child.stderr, 'data'), end]);
         }
         const [, host, port, socketPath] = line.exec(this.stderr);
         this.address = socketPath ? { socketPath } : { host: host.replace(/[[\]]/g, ''), port: Number(port) };

@@ -8,7 +8,7 @@ export const isRoot = process.getuid() === 0;
 export const needsRoot = { skip: isRoot ? false : 'these are about computers as root of the machine has them' };
 
 // Waits until probe() gives something true, and returns it. The bound is a guard against hanging, not a measurement.
-export async function eventually(what, probe, seconds = 30) {
+export async function eventually(what, probe, seconds = 60) {
     for (const end = Date.now() + seconds * 1000; Date.now() < end; await sleep(20)) {
         const value = await probe();
         if (value) return value;

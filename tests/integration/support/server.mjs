@@ -48,7 +48,8 @@ export class Server {
         this.revision = settings.version ?? MODERN;
         this.modern = settings.version === MODERN;
         this.tool = settings.tool;
-        this.exited = new Promise((resolve) => child.on('exit', (code, signal) => resolve({ code, signal })));
+        // What it said last may come after its exit: so that is waited for, too.
+        this.exited = new Promise((resolve) => child.on('close', (code, signal) => resolve({ code, signal })));
         child.on('close', () => this.#ended());
         child.stdin.on('error', () => {}); // a server that ended is seen by its exit
         child.stdout.on('data', (chunk) => this.#read(chunk));

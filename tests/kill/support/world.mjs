@@ -196,7 +196,7 @@ export class World {
     // When all servers have ended: nothing is there but the computers that are to be kept.
     async settle(kept) {
         let left = [];
-        await eventually('nothing is left', () => (left = this.remains(kept)).length === 0, 8)
+        await eventually('nothing is left', () => (left = this.remains(kept)).length === 0)
             .catch((error) => {
                 throw new Error(`left behind: ${left.join('; ')}`, { cause: error });
             });
