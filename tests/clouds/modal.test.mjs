@@ -8,26 +8,8 @@ import { startFake } from '../fakes/support/start.mjs';
 import { eventually, temporaryFolder } from '../integration/support/machine.mjs';
 import { BINARY, startServer } from '../integration/support/server.mjs';
 import { call } from './e2b-world.mjs';
+import { SECRET, running, world } from './modal-world.mjs';
 import { needsRooms } from './support.mjs';
-
-const SECRET = 'as-0123456789GEHEIM';
-
-async function world(t, { options = [], args = [], v2 = true } = {}) {
-    const fake = await startFake(t, 'modal', ['--token-secret', SECRET, ...options]);
-    const stateDir = temporaryFolder(t, 'state-');
-    const env = {
-        ...fake.environment(),
-        MODAL_CONFIG_PATH: '/nonexistent',
-        MODAL_SANDBOX_V2: v2 ? '1' : '0',
-        ...(fake.ready.ca ? { SSL_CERT_FILE: fake.ready.ca } : {}),
-    };
-    const start = () => startServer(t, { args: ['--backend', 'modal', '--lifecycle-tools', ...args], env, stateDir });
-    return { fake, start, stateDir, env, server: await start() };
-}
-
-async function running(fake) {
-    return (await fake.state()).sandboxes.filter(({ result }) => !result);
-}
 
 async function calls(fake) {
     const all = await fake.requests();

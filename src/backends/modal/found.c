@@ -97,23 +97,31 @@ static int on_one(void *ctx, const json_t *sandbox, struct error *err)
     return 0;
 }
 
+int modal_end_all(struct modal_backend *b, const char *key, const char *but, const struct wait *wait,
+                  struct error *err)
+{
+    const char *const tags[][2] = {{LABEL_KEY, key}};
+    _cleanup_(cleanup_free) struct gathering *g = xcalloc(1, sizeof(*g));
+    if (key[0] && modal_api_list(b->account, tags, 1, wait, on_one, g, err) < 0)
+        return -1;
+    for (size_t n = 0; n < g->count; n++)
+        if (strcmp(g->ids[n], but) != 0 && modal_api_terminate(b->account, g->ids[n], wait, err) < 0)
+            return -1;
+    return 0;
+}
+
 /* By the key of its creation, since it may have died on the move, and have two. */
 int modal_reap(struct backend *backend, const struct computer_spec *spec, const json_t *data,
                struct error *err)
 {
-    struct modal_account *a = modal_of(backend)->account;
+    struct modal_backend *b = modal_of(backend);
     const struct wait wait = {.deadline = clock_now() + REAP_TIMEOUT_NS};
-    const char *const tags[][2] = {{LABEL_KEY, spec->key ? spec->key : ""}};
-    _cleanup_(cleanup_free) struct gathering *g = xcalloc(1, sizeof(*g));
     struct modal_state state;
     modal_state_read(spec->folder, data, &state);
-    if (tags[0][1][0] && modal_api_list(a, tags, 1, &wait, on_one, g, err) < 0)
+    if (state.sandbox[0] && modal_api_terminate(b->account, state.sandbox, &wait, err) < 0)
         return -1;
-    if (state.sandbox[0] && modal_api_terminate(a, state.sandbox, &wait, err) < 0)
+    if (modal_end_all(b, spec->key ? spec->key : "", state.sandbox, &wait, err) < 0)
         return -1;
-    for (size_t n = 0; n < g->count; n++)
-        if (modal_api_terminate(a, g->ids[n], &wait, err) < 0)
-            return -1;
     modal_state_remove(spec->folder);
     return 0;
 }

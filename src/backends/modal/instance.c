@@ -107,11 +107,15 @@ static int make_of(struct modal_instance *i, const char *image, const struct wai
     size_t count = 0;
     const char *name;
     json_t *value;
+    char this_one[MODAL_UUID_SIZE];
+    modal_uuid(this_one);
     json_object_foreach (i->tags, name, value)
-        if (count < MODAL_TAGS_MAX && json_is_string(value)) {
+        if (count < MODAL_TAGS_MAX - 1 && json_is_string(value) && strcmp(name, MODAL_LABEL_SANDBOX) != 0) {
             tags[count][0] = name;
             tags[count++][1] = json_string_value(value);
         }
+    tags[count][0] = MODAL_LABEL_SANDBOX;
+    tags[count++][1] = this_one;
     const struct modal_creation creation = {
         .image_id = image,
         .cpus = i->cpus,
@@ -308,12 +312,29 @@ static struct modal_instance *recall(struct modal_backend *b, const struct compu
     return i;
 }
 
+static const char *key_of(const struct modal_instance *i)
+{
+    const char *key = json_get_string(i->tags, LABEL_KEY);
+    return key ? key : "";
+}
+
+/* A server that died on the move has left two; the one of which its folder knows nothing has never been used.
+ * That nobody finds it costs no more than its lifetime. */
+static void end_others(struct modal_instance *i, const struct wait *wait)
+{
+    const struct modal_state state = state_of(i);
+    struct error why = ERROR_INIT;
+    if (modal_end_all(i->backend, key_of(i), state.sandbox, wait, &why) < 0)
+        log_debug("computer %s may have another sandbox at Modal: %s", i->id, why.msg);
+}
+
 int modal_instance_attach(struct backend *backend, const struct computer_spec *spec, const json_t *data,
                           const struct wait *wait, struct instance **ret, struct error *err)
 {
     _cleanup_(cleanup_instance_free) struct modal_instance *i = recall(modal_of(backend), spec, data);
     if (take_up(i, wait, err) < 0 || modal_move(i, wait, err) < 0)
         return -1;
+    end_others(i, wait);
     modal_keep_add(i);
     *ret = &TAKE_PTR(i)->base;
     return 0;
@@ -326,7 +347,9 @@ int modal_settle(struct backend *backend, const struct computer_spec *spec, cons
     _cleanup_(cleanup_instance_free) struct modal_instance *i = recall(modal_of(backend), spec, data);
     if (!i->folder)
         return error_set(err, ERR_UNAVAILABLE, "its folder isn't there");
-    return take_up(i, &wait, err) < 0 ? -1 : modal_put_down(i, true, &wait, err);
+    if (take_up(i, &wait, err) < 0 || modal_put_down(i, true, &wait, err) < 0)
+        return -1;
+    return modal_end_all(i->backend, key_of(i), "", &wait, err);
 }
 
 json_t *modal_instance_plan(const struct backend *backend, const struct computer_spec *spec)
