@@ -17,6 +17,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +35,7 @@
 #define DRAIN_BYTES (1U << 20) /* read in that time */
 #define KILL_AGAIN_NS (50 * NS_PER_MS)
 #define KILL_PATIENCE_NS (10000 * NS_PER_MS)
+#define ROOM_LEAST (64U << 10) /* of a disk that isn't full */
 
 enum state { RUNNING, DRAINING, SENDING, OVER };
 
@@ -327,9 +330,20 @@ static bool is_drained(struct command *c, int64_t now)
     return !others || !open || c->budget == 0 || now >= c->deadline;
 }
 
+/* One that is read only, or doesn't say how large it is, can't be full. */
+static bool disk_is_full(void)
+{
+    struct statfs s;
+    if (statfs("/", &s) < 0 || s.f_blocks == 0 || s.f_flags & ST_RDONLY)
+        return false;
+    const uint64_t left = (uint64_t)(geteuid() == 0 ? s.f_bfree : s.f_bavail) * (uint64_t)s.f_bsize;
+    return left < ROOM_LEAST || (s.f_files > 0 && s.f_ffree == 0);
+}
+
 static bool send_end(struct command *c)
 {
-    struct serve_end end = {.exit = c->record, .killed = c->killing && is_gone(c)};
+    struct serve_end end = {
+        .exit = c->record, .killed = c->killing && is_gone(c), .disk_full = disk_is_full()};
     if (!capture_send_tails(&c->capture) || !frames_can_answer())
         return false;
     if (end.killed)

@@ -1,7 +1,8 @@
 /* A machine costs money as long as its main process lives. The server touches a file now and then
- * (place_touch()); when it has died, nobody does, and the machine ends. The lease is counted in steps, each
- * of them waited for whole: a clock that jumps, since the machine was suspended, costs one step at most, and
- * whoever has woken it up has time to touch it.
+ * (place_touch()); when it has died, nobody does, and the machine ends. Whether what the server starts sees
+ * the memory that we lay over the file's folder is the provider's affair, so both places count. The lease is
+ * counted in steps, each of them waited for whole: a clock that jumps, since the machine was suspended, costs
+ * one step at most, and whoever has woken it up has time to touch it.
  *
  * It is also where orphans fall to, and where the environment of the image is known, which execs need not
  * have: it is put down for the jobs. */
@@ -60,20 +61,34 @@ static bool wait_until(int64_t due)
     return true;
 }
 
+enum { ON_DISK, IN_MEMORY, PLACES };
+
+static bool was_touched(const int places[PLACES], struct stat seen[PLACES])
+{
+    bool touched = false;
+    for (unsigned n = 0; n < PLACES; n++)
+        touched |= place_was_touched(places[n], &seen[n]);
+    return touched;
+}
+
 int machine_run(const char *program, unsigned lease_s)
 {
     struct guest_error err;
-    struct stat seen = {0};
+    struct stat seen[PLACES] = {0};
+    int places[PLACES];
     if (set_up() < 0)
         return 1;
-    int place = place_open(program, &err);
-    if (place < 0)
+    places[ON_DISK] = place_open(program, &err);
+    if (places[ON_DISK] < 0)
         return 1;
-    environment_keep(place);
-    place_touch(place);
+    places[IN_MEMORY] = place_open_in_memory(program, places[ON_DISK]);
+    for (unsigned n = 0; n < PLACES; n++) {
+        environment_keep(places[n]);
+        place_touch(places[n]);
+    }
     const int64_t step = lease_s > 0 ? lease_s * NS_PER_S / STEPS : INT32_MAX * NS_PER_S / 2;
     for (unsigned untouched = 0; lease_s == 0 || untouched < STEPS;) {
-        untouched = place_was_touched(place, &seen) ? 0 : untouched + 1;
+        untouched = was_touched(places, seen) ? 0 : untouched + 1;
         if (!wait_until(sys_clock_ns() + step))
             break;
     }

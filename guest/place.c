@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "guest/report.h"
@@ -25,7 +26,8 @@ static int check(int fd, mode_t refused)
     return -1;
 }
 
-int place_open(const char *program, struct guest_error *err)
+/* Of the program. */
+static int open_home(const char *program, struct guest_error *err)
 {
     char path[GUEST_PATH_MAX];
     const char *slash = strrchr(program, '/');
@@ -33,6 +35,33 @@ int place_open(const char *program, struct guest_error *err)
         return report_text(err, EINVAL, "find our folder", "");
     int fd = check(open(path[0] ? path : "/", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), 022);
     return fd < 0 ? report(err, "open our folder") : fd;
+}
+
+int place_open(const char *program, struct guest_error *err)
+{
+    _cleanup_fd_ int home = open_home(program, err);
+    return home < 0 ? -1 : place_open_folder(home, PLACE_FOLDER, true, err);
+}
+
+/* Whether it is the root of a file system of its own. */
+static bool is_mounted(const char *program, int place)
+{
+    struct guest_error unused;
+    struct stat outer, inner;
+    _cleanup_fd_ int home = open_home(program, &unused);
+    return fstat(home, &outer) == 0 && fstat(place, &inner) == 0 && outer.st_dev != inner.st_dev;
+}
+
+/* Half of the machine's memory at most, as the kernel has it where nothing is said. */
+int place_open_in_memory(const char *program, int place)
+{
+    struct guest_error unused;
+    if (is_mounted(program, place))
+        return place_open(program, &unused);
+    const int failed = fchdir(place) < 0
+                           ? -1
+                           : mount("sandbox", ".", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700");
+    return chdir("/") < 0 || failed < 0 ? -1 : place_open(program, &unused);
 }
 
 int place_open_folder(int at, const char *name, bool make, struct guest_error *err)

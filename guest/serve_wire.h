@@ -106,7 +106,8 @@ struct serve_output {
 
 struct serve_end {
     struct guest_exit exit; /* as in wire.h; its id is the frame's */
-    uint32_t killed;        /* by KILL, so that nothing of it is left */
+    uint16_t killed;        /* by KILL, so that nothing of it is left */
+    uint16_t disk_full;     /* there is no room on the file system of the root */
     uint32_t oom_kills;     /* by the memory limit while it ran */
     uint64_t total[2];      /* bytes that each stream had */
     uint64_t spooled[2];    /* bytes in spool_path; 0: there is none */

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/mem.h"
+
 static void stream_done(struct exec_stream *s)
 {
     buf_done(&s->head);
@@ -25,6 +27,12 @@ void exec_result_done(struct exec_result *r)
     stream_done(&r->err);
     free(r->note);
     *r = (struct exec_result){0};
+}
+
+void exec_result_add_note(struct exec_result *r, const char *words)
+{
+    _cleanup_(cleanup_free) char *before = r->note;
+    r->note = before ? xasprintf("%s; %s", before, words) : xstrdup(words);
 }
 
 bool backend_tell_full(struct error *err)

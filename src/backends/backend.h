@@ -143,7 +143,7 @@ struct exec_result {
     int signal;    /* 0: none */
     bool timed_out;
     bool oom_killed; /* the memory limit ended a process of the computer while this ran */
-    bool disk_full;  /* the limit of its disk was met; the note says more */
+    bool disk_full;  /* its disk is full, or was meanwhile; the note says more */
     int64_t duration_ns;
     struct exec_usage usage;
     struct exec_stream out, err;
@@ -153,6 +153,8 @@ struct exec_result {
     char *note;                            /* what the caller should know, e.g. why it is 127; or NULL */
 };
 void exec_result_done(struct exec_result *r);
+/* Behind what its note says already. */
+void exec_result_add_note(struct exec_result *r, const char *words);
 
 /* Words for the exec tool's description, and what holds for every computer of this backend. Valid as long as
  * the backend. */

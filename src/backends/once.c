@@ -83,6 +83,7 @@ int once_run(struct once *o, const struct once_way *way, void *call, const char 
     ret->duration_ns = clock_now() - o->began;
     serve_answer_tell(&o->answer, ret);
     ret->note = unknown;
+    ret->disk_full = o->answer.end.disk_full != 0;
     *ret_exit = o->answer.end.exit;
     return failed;
 }

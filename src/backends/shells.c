@@ -74,6 +74,8 @@ int shells_exec(struct shells *s, shells_run_fn *run, void *computer, const stru
         exec_result_done(&result);
         return -1;
     }
+    if (result.disk_full)
+        exec_result_add_note(&result, "the computer's disk is full: remove files that aren't needed");
     *ret = result;
     return 0;
 }

@@ -85,7 +85,10 @@ static int failed_there(const struct job_answer *a, struct error *err)
     if (a->error.sys == EAGAIN)
         return error_set(err, ERR_BUSY, "the machine can't run another command now; wait for some to end");
     if (a->error.sys == ENOSPC)
-        return error_set(err, ERR_LIMIT, "the machine's disk is full: there is no room to run a command");
+        return error_set(
+            err, ERR_LIMIT,
+            "the machine has no room to run a command: its disk is full, or what others say that "
+            "run in it fills its memory");
     _cleanup_(cleanup_free) char *stage = contact_beginning(a->error.stage, sizeof(a->error.stage));
     _cleanup_(cleanup_free) char *words = contact_beginning(a->error.text, sizeof(a->error.text));
     return error_set(err, ERR_INTERNAL, "our program in the machine can't %s: %s%s%s", stage,
@@ -221,7 +224,8 @@ static int hear(struct call *c, const struct job_answer *a, const char *said, st
     if (c->over && !c->once.answer.ended && a->total == c->heard)
         return error_set(err, ERR_UNAVAILABLE,
                          c->heard > 0
-                             ? "our program in the machine was ended before the command, or the disk is full"
+                             ? "our program in the machine was ended before the command, or had no room for "
+                               "what that says"
                              : "the command wasn't begun, or was ended from outside");
     return 0;
 }

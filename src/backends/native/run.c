@@ -289,14 +289,6 @@ static int run_to_its_end(struct run *r, uint64_t oom_before, struct exec_result
     return 0;
 }
 
-/* Behind what the note says already. */
-static void add_note(struct exec_result *ret, const char *why)
-{
-    char *before = ret->note;
-    ret->note = before ? xasprintf("%s; %s", before, why) : xstrdup(why);
-    free(before);
-}
-
 static void tell_disk(const struct run *r, struct exec_result *ret)
 {
     const struct disk *d = &r->i->disk;
@@ -312,7 +304,7 @@ static void tell_disk(const struct run *r, struct exec_result *ret)
     _cleanup_(cleanup_free) char *size = describe_size(d->limit.bytes);
     _cleanup_(cleanup_free) char *why =
         xasprintf("%s (limit %s and %lld files)", what, size, (long long)d->limit.files);
-    add_note(ret, why);
+    exec_result_add_note(ret, why);
 }
 
 int instance_exec(struct instance *instance, const struct exec_request *request, struct exec_result *ret,

@@ -42,7 +42,7 @@ export class Sandbox {
     }
 
     async #open() {
-        const room = await Room.open(path.join(this.cloud.folder, this.sandboxID), this.layer);
+        const room = await Room.open(path.join(this.cloud.folder, this.sandboxID), this.layer, this.cloud.options.disk);
         for (const one of this.#putLater) this.files.put(room, one);
         return room;
     }

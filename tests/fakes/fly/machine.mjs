@@ -154,7 +154,7 @@ export class Machine {
         if (previous === 'suspended') {
             (await this.room).thaw();
         } else {
-            this.room ??= Room.open(path.join(this.cloud.folder, `${this.id}-${++this.#starts}`));
+            this.room ??= Room.open(path.join(this.cloud.folder, `${this.id}-${++this.#starts}`), undefined, this.cloud.options.disk);
             const room = await this.room;
             for (const file of this.config.files ?? []) this.#putFile(room, file);
             const { exec, entrypoint = [], cmd = [] } = this.config.init ?? {};

@@ -63,7 +63,7 @@ export class Sandbox {
     }
 
     room() {
-        this.#room ??= Room.open(path.join(this.cloud.folder, this.id), this.layer);
+        this.#room ??= Room.open(path.join(this.cloud.folder, this.id), this.layer, this.cloud.options.disk);
         return this.#room;
     }
 

@@ -17,11 +17,11 @@ export const USERS = {
     user: { uid: 1000, home: '/home/user' },
 };
 
-// $1: a folder to mount the layer on; $2: what the layer begins as. In a layer, "upper" has the files that differ from the machine's,
+// $1: a folder to mount the layer on; $2: what the layer begins as; $3: options of its disk. In a layer, "upper" has the files that differ from the machine's,
 // and "own" the folders in which nothing of the machine's is seen.
 const SETUP = `
 set -e
-mount -t tmpfs -o mode=755 room "$1"
+mount -t tmpfs -o "mode=755$3" room "$1"
 cp -a "$2" "$1/saved"
 mkdir "$1/work" "$1/root"
 mount -t overlay room -o "lowerdir=/,upperdir=$1/saved/upper,workdir=$1/work" "$1/root"
@@ -104,8 +104,8 @@ export class Room {
         this.folder = folder;
     }
 
-    // In a folder of its own; `layer`: one that save() made, to begin with.
-    static async open(folder, layer = freshLayer(path.join(path.dirname(folder), 'fresh-layer'))) {
+    // In a folder of its own; `layer`: one that save() made, to begin with; `disk`: how large it is, 0: as large as can be.
+    static async open(folder, layer = freshLayer(path.join(path.dirname(folder), 'fresh-layer')), disk = 0) {
         fs.mkdirSync(path.join(folder, 'layer'), { recursive: true });
         const room = new Room(folder);
         room.holder = spawn(
@@ -125,6 +125,7 @@ export class Room {
                 'room',
                 path.join(folder, 'layer'),
                 layer,
+                Number(disk) > 0 ? `,size=${disk}m` : '',
             ],
             { stdio: ['ignore', 'pipe', 'pipe'] },
         );

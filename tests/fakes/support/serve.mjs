@@ -317,6 +317,7 @@ const COMMON = {
     latency: { type: 'string', default: '0' }, // milliseconds before each answer
     'clock-scale': { type: 'string', default: '1' },
     faults: { type: 'string', default: '[]' }, // the table to begin with, as JSON
+    disk: { type: 'string', default: '0' }, // of each computer, in MiB; 0: as large as can be
 };
 
 // Runs a fake as a program: its options, its folder, its one line of output, its end.

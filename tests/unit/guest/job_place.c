@@ -7,11 +7,14 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,8 +25,10 @@
 #include "base/path.h"
 
 #define ARGS_MAX 40
+#define DISK "size=64m"
 
 char job_place[64];
+bool job_place_is_ours;
 
 char *job_place_path(const char *fmt, ...)
 {
@@ -35,12 +40,25 @@ char *job_place_path(const char *fmt, ...)
     return path_join(job_place, name);
 }
 
+/* Mounts are nobody's but ours, where that can be had, and all that was started falls to us. */
+static void be_alone(void)
+{
+    static bool is_done;
+    if (is_done)
+        return;
+    is_done = true;
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    job_place_is_ours = unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+}
+
 int job_place_make(void **state)
 {
     (void)state;
     signal(SIGPIPE, SIG_IGN);
+    be_alone();
     strcpy(job_place, "/tmp/job-test-XXXXXX");
-    if (!mkdtemp(job_place) || chmod(job_place, 0755) < 0)
+    if (!mkdtemp(job_place) || (job_place_is_ours && mount("job", job_place, "tmpfs", 0, DISK) < 0) ||
+        chmod(job_place, 0755) < 0)
         return -1;
     _cleanup_(cleanup_free) char *program = job_place_path("guest");
     int fd = open(program, O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
@@ -49,10 +67,37 @@ int job_place_make(void **state)
     return close(fd);
 }
 
+static bool kill_children(void)
+{
+    bool some = false;
+    _cleanup_(cleanup_free) char *path = xasprintf("/proc/self/task/%d/children", (int)getpid());
+    FILE *children = fopen(path, "re");
+    for (int pid; children && fscanf(children, "%d", &pid) == 1; some = true)
+        kill(pid, SIGKILL);
+    if (children)
+        fclose(children);
+    return some;
+}
+
 int job_place_remove(void **state)
 {
     (void)state;
+    while (kill_children())
+        waitpid(-1, NULL, 0); /* what it has started falls to us then */
+    while (umount2(job_place, MNT_DETACH) == 0)
+        continue;
     return tree_remove(AT_FDCWD, job_place, NULL);
+}
+
+void job_place_fill(const char *path)
+{
+    static const char bytes[65536];
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    for (size_t n = sizeof(bytes); n > 0;)
+        if (write(fd, bytes, n) < 0)
+            n /= 2;
+    close(fd);
 }
 
 struct job_exec job_exec_begin(const char *const *args, const char *text)

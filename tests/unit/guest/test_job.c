@@ -20,8 +20,12 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "guest/place.h"
 #include "job_place.h"
+#include "tests/skip.h"
 
+#define WORK PLACE_FOLDER "/"
+#define JOBS WORK "jobs"
 #define ARGS_MAX 32
 #define LIMIT (64 * KIB)
 
@@ -173,8 +177,21 @@ static long file_size(const char *name)
 
 static long size_in(const struct job *j, const char *file)
 {
-    _cleanup_(cleanup_free) char *name = xasprintf("jobs/%s/%s", j->id, file);
+    _cleanup_(cleanup_free) char *name = xasprintf(JOBS "/%s/%s", j->id, file);
     return file_size(name);
+}
+
+static void make_work(void)
+{
+    _cleanup_(cleanup_free) char *work = job_place_path(PLACE_FOLDER);
+    assert_int_equal(mkdir(work, 0700), 0);
+}
+
+static void make_jobs(void)
+{
+    _cleanup_(cleanup_free) char *jobs = job_place_path(JOBS);
+    make_work();
+    assert_int_equal(mkdir(jobs, 0700), 0);
 }
 
 static void write_file(const char *path, const char *text)
@@ -288,8 +305,10 @@ static void test_long_input_is_put_ahead(void **state)
 
 static void test_what_the_main_process_was_given_is_there(void **state)
 {
-    _cleanup_(cleanup_free) char *file = job_place_path("environment");
+    _cleanup_(cleanup_free) char *file = job_place_path(WORK "environment");
+    make_work();
     int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
     static const char text[] = "OF_THE_IMAGE=1\0PATH=/of/the/image:/usr/bin:/bin";
     assert_int_equal(fd_write_all(fd, text, sizeof(text)), 0);
     close(fd);
@@ -369,7 +388,7 @@ static void test_what_never_was_is_absent(void **state)
 {
     struct said s = ask("", 0, 0, "job read nobody 0 20000 stay");
     assert_int_equal(s.a.state, JOB_ABSENT);
-    assert_false(is_there("jobs/nobody"));
+    assert_false(is_there(JOBS "/nobody"));
     said_done(&s);
 }
 
@@ -475,8 +494,8 @@ static void test_what_was_heard_takes_no_room(void **state)
 static void make_old(const char *id)
 {
     const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
-    _cleanup_(cleanup_free) char *out = job_place_path("jobs/%s/out", id);
-    _cleanup_(cleanup_free) char *folder = job_place_path("jobs/%s", id);
+    _cleanup_(cleanup_free) char *out = job_place_path(JOBS "/%s/out", id);
+    _cleanup_(cleanup_free) char *folder = job_place_path(JOBS "/%s", id);
     utimensat(AT_FDCWD, out, long_ago, 0);
     assert_int_equal(utimensat(AT_FDCWD, folder, long_ago, 0), 0);
 }
@@ -500,10 +519,9 @@ static void test_old_ones_go_and_running_ones_stay(void **state)
 static void test_there_are_not_too_many(void **state)
 {
     struct job j = shell_job("true");
-    _cleanup_(cleanup_free) char *jobs = job_place_path("jobs");
-    assert_int_equal(mkdir(jobs, 0700), 0);
+    make_jobs();
     for (int n = 0; n < JOBS_MAX; n++) {
-        _cleanup_(cleanup_free) char *folder = job_place_path("jobs/many%d", n);
+        _cleanup_(cleanup_free) char *folder = job_place_path(JOBS "/many%d", n);
         assert_int_equal(mkdir(folder, 0700), 0);
     }
     struct said s = ask(j.input.data, j.input.len, 0, "job run %s 0 %zu 20000 stay", j.id, j.input.len);
@@ -511,7 +529,7 @@ static void test_there_are_not_too_many(void **state)
     assert_int_equal(s.a.error.sys, EAGAIN);
     said_done(&s);
     for (int n = 0; n < JOBS_MAX; n++) {
-        _cleanup_(cleanup_free) char *folder = job_place_path("jobs/many%d", n);
+        _cleanup_(cleanup_free) char *folder = job_place_path(JOBS "/many%d", n);
         rmdir(folder);
     }
     job_run(&j, 20000, "stay");
@@ -535,12 +553,12 @@ static void expect_refused(int sys)
 static void test_no_link_is_followed(void **state)
 {
     static const char *const names[] = {"in", "out", "more"};
-    _cleanup_(cleanup_free) char *jobs = job_place_path("jobs"), *aside = job_place_path("jobs-aside");
-    _cleanup_(cleanup_free) char *trap = job_place_path("jobs/trap"), *prey = job_place_path("prey");
+    _cleanup_(cleanup_free) char *jobs = job_place_path(JOBS), *aside = job_place_path(JOBS "-aside");
+    _cleanup_(cleanup_free) char *trap = job_place_path(JOBS "/trap"), *prey = job_place_path("prey");
     _cleanup_(cleanup_free) char *prey_file = job_place_path("prey/file"),
-                                 *touched = job_place_path("touched");
+                                 *touched = job_place_path(WORK "touched");
     assert_int_equal(mkdir(prey, 0700), 0);
-    assert_int_equal(mkdir(jobs, 0700), 0);
+    make_jobs();
     write_file(prey_file, "precious");
 
     assert_int_equal(rename(jobs, aside), 0);
@@ -554,7 +572,7 @@ static void test_no_link_is_followed(void **state)
     unlink(trap);
 
     for (size_t n = 0; n < ARRAY_LEN(names); n++) {
-        _cleanup_(cleanup_free) char *link = job_place_path("jobs/trap/%s", names[n]);
+        _cleanup_(cleanup_free) char *link = job_place_path(JOBS "/trap/%s", names[n]);
         assert_int_equal(mkdir(trap, 0700), 0);
         assert_int_equal(symlink(prey_file, link), 0);
         expect_refused(ELOOP);
@@ -579,8 +597,8 @@ static void test_no_link_is_followed(void **state)
 
 static void test_folders_of_others_are_refused(void **state)
 {
-    _cleanup_(cleanup_free) char *jobs = job_place_path("jobs");
-    assert_int_equal(mkdir(jobs, 0700), 0);
+    _cleanup_(cleanup_free) char *jobs = job_place_path(JOBS);
+    make_jobs();
     assert_int_equal(chmod(jobs, 0770), 0);
     expect_refused(EPERM);
     assert_int_equal(chmod(jobs, 0700), 0);
@@ -623,7 +641,7 @@ static void test_what_makes_no_sense_is_refused(void **state)
             fail_msg("%s", words[n]);
         said_done(&s);
     }
-    assert_false(is_there("jobs/x"));
+    assert_false(is_there(JOBS "/x"));
 }
 
 /* --- the main process --- */
@@ -643,6 +661,16 @@ static bool lives(const struct job_exec *e)
     siginfo_t info = {0};
     assert_int_equal(waitid(P_PID, (id_t)e->pid, &info, WEXITED | WNOHANG | WNOWAIT), 0);
     return info.si_pid == 0;
+}
+
+/* Until the main process has made the file, with so many bytes in it. */
+static void await_bytes(const struct job_exec *e, const char *name, long bytes)
+{
+    const int64_t until = clock_deadline_after(60);
+    while (file_size(name) < bytes) {
+        assert_true(lives(e));
+        assert_true(clock_now() < until);
+    }
 }
 
 static void test_a_machine_ends_when_nobody_comes(void **state)
@@ -666,12 +694,11 @@ static void test_a_machine_without_a_lease_ends_when_told(void **state)
 {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
     for (size_t n = 0; n < ARRAY_LEN(signals); n++) {
-        _cleanup_(cleanup_free) char *touched = job_place_path("touched");
+        _cleanup_(cleanup_free) char *touched = job_place_path(WORK "touched");
         unlink(touched);
         struct job_exec e = exec_begin("main 0", "", 0);
         struct buf text;
-        while (!is_there("touched")) /* it listens from then on */
-            assert_true(lives(&e));
+        await_bytes(&e, WORK "touched", 0); /* it listens from then on */
         kill(e.pid, signals[n]);
         assert_int_equal(job_exec_end(&e, &text), W_EXITCODE(0, 0));
         buf_done(&text);
@@ -684,14 +711,52 @@ static void test_the_main_process_keeps_its_environment(void **state)
     struct job_exec e = exec_begin("main 0", "", 0);
     unsetenv("GIVEN_TO_MAIN");
     struct buf text;
-    while (file_size("environment") <= 0)
-        assert_true(lives(&e));
+    await_bytes(&e, WORK "environment", 1);
     kill(e.pid, SIGTERM);
     job_exec_end(&e, &text);
     buf_done(&text);
     struct job j = shell_job("echo $GIVEN_TO_MAIN");
     job_run(&j, 20000, "stay");
     expect_out(&j, "yes\n");
+    job_done(&j);
+}
+
+/* The program's folder is a disk of its own, and in memory once there is a main process. */
+static void test_a_full_disk_is_no_end(void **state)
+{
+    if (!job_place_is_ours)
+        skip_because("no file systems can be mounted here");
+    struct job_exec e = exec_begin("main 0", "", 0);
+    await_bytes(&e, WORK "environment", 1);
+    _cleanup_(cleanup_free) char *big = job_place_path("big");
+    _cleanup_(cleanup_free) char *remove = xasprintf("echo more >>%s || rm %s && echo removed", big, big);
+    job_place_fill(big);
+    struct job j = shell_job(remove), other = shell_job("head -c 1000000 /dev/zero");
+    assert_int_equal(job_run(&other, 20000, "stay"), JOB_OVER);
+    assert_true(other.once.answer.ended);
+    job_run(&j, 20000, "stay");
+    expect_out(&j, "removed\n");
+    assert_int_equal(j.once.answer.end.disk_full, 0);
+    assert_false(is_there("big"));
+    job_done(&other);
+    job_done(&j);
+}
+
+/* Where no memory can be had there is only the disk; then it is said what is wrong. */
+static void test_a_full_disk_is_told_where_jobs_are_on_it(void **state)
+{
+    if (!job_place_is_ours)
+        skip_because("no file systems can be mounted here");
+    _cleanup_(cleanup_free) char *big = job_place_path("big");
+    struct job j = shell_job("true");
+    job_place_fill(big);
+    struct said s = ask(j.input.data, j.input.len, 0, "job run %s 0 %zu 20000 stay", j.id, j.input.len);
+    assert_int_equal(s.a.state, JOB_FAILED);
+    assert_int_equal(s.a.error.sys, ENOSPC);
+    said_done(&s);
+    unlink(big);
+    job_run(&j, 20000, "stay");
+    expect_out(&j, "");
     job_done(&j);
 }
 
@@ -723,6 +788,8 @@ int main(void)
         TEST(test_a_machine_ends_when_nobody_comes),
         TEST(test_a_machine_without_a_lease_ends_when_told),
         TEST(test_the_main_process_keeps_its_environment),
+        TEST(test_a_full_disk_is_no_end),
+        TEST(test_a_full_disk_is_told_where_jobs_are_on_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
