@@ -1,9 +1,12 @@
 // What all fakes have in common: their end, their faults, their time.
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import fs from 'node:fs';
+import http2 from 'node:http2';
 import path from 'node:path';
 import test from 'node:test';
+import tls from 'node:tls';
 import { RunningFake, startFake } from '../fakes/support/start.mjs';
 import { allGone, family, temporaryFolder } from '../integration/support/machine.mjs';
 import { needsRooms } from './support.mjs';
@@ -105,6 +108,26 @@ test('so many creates a second, on a clock that moves when it is told to', async
         assert.equal((await fake.state()).totals.created, second * 50);
         await fake.advance(1);
     }
+});
+
+// As the official clients in Python need it: one trusts nobody's own certificate, another's channel doesn't say which HTTP it is.
+test('over TLS: an authority, a certificate of it for the server, and HTTP/2 where a client leaves that unsaid', async (t) => {
+    const fake = await startFake(t, 'modal', ['--tls']);
+    const { hostname, port } = new URL(fake.ready.api);
+    const socket = tls.connect({ host: hostname, port, ca: fs.readFileSync(fake.ready.ca) });
+    await once(socket, 'secureConnect');
+    const { ca, issuerCertificate } = socket.getPeerCertificate(true);
+    assert.equal(ca, false);
+    assert.equal(issuerCertificate?.ca, true);
+    const session = http2.connect(fake.ready.api, { createConnection: () => socket });
+    t.after(() => session.close());
+    const call = session.request({
+        ':method': 'POST',
+        ':path': '/modal.client.ModalClient/AppGetOrCreate', 'content-type': 'application/grpc',
+    });
+    call.end();
+    const [headers] = await once(call, 'response');
+    assert.equal(headers[':status'], 200);
 });
 
 test('a program runs beside a fake, with what its client needs', () => {

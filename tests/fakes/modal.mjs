@@ -1,13 +1,14 @@
 // Modal as a client sees it: the control plane (both generations of sandboxes) and the command router, in gRPC on one port.
 //
 //   node tests/fakes/modal.mjs [--port N] [--tls] [--token-id ID] [--token-secret SECRET] [--latency MS] [--clock-scale N]
-//                              [--max-sandboxes N] [--create-rate N] [--page N]
+//                              [--max-sandboxes N] [--create-rate N] [--page N] [--no-build]
 //
 // prints {"api", "router", "admin", "environment", "ca"?} when ready. Without --tls it is HTTP/2 in the clear, which Modal's client
 // speaks to a server on loopback; the router's address reads https:// all the same, as the client demands.
 //
-// Where its facts are from: what npm modal@0.11.1 sends and accepts (tests/clouds/modal-sdk.test.mjs drives the fake with it), and the
-// names and numbers of the public interface of August 2026 (modal-labs/modal-client). Not known, and chosen strictly: what the router
+// Where its facts are from: what npm modal@0.11.1 sends and accepts (tests/clouds/modal-sdk.test.mjs drives the fake with it), what
+// modal 1.6.4 of Python does (the bench's peer), and the names and numbers of the public interface of August 2026
+// (modal-labs/modal-client). Not known, and chosen strictly: what the router
 // answers after a sandbox's end (NOT_FOUND), that an idempotency key is honoured (for good), how long output is kept (to the
 // end of the sandbox). Image steps other than RUN and COPY of a context file are not carried out, every FROM gives the machine's own files. Not here: volumes,
 // tunnels, probes, memory snapshots, functions, and the input and output of a first generation's entrypoint.
@@ -21,12 +22,18 @@ import { PATH, Room } from './support/room.mjs';
 import { runFake } from './support/serve.mjs';
 
 const CREATE_IF_MISSING = 1;
+const CLIENT_PYTHON = '1';
 const MAX_SECONDS = 86400;
 const JWT_SECONDS = 1200;
 
 // Tags that contain those wanted.
 function tagged(tags, wanted) {
     return wanted.every((one) => tags.some((tag) => tag.tag_name === one.tag_name && tag.tag_value === one.tag_value));
+}
+
+// Modal's clients in JavaScript and Go (and ours) have the token with each call, the one in Python with those of the second generation alone.
+function needsToken(method, { headers }) {
+    return headers['x-modal-client-type'] === CLIENT_PYTHON ? method.endsWith('V2') : method !== 'AuthTokenGet';
 }
 
 class Cloud {
@@ -134,7 +141,7 @@ class Cloud {
                 in: input,
                 out: output,
                 [stream ? 'stream' : 'unary']: (message, call) => {
-                    this.#mayUse(call, name !== 'AuthTokenGet');
+                    this.#mayUse(call, needsToken(name, call));
                     const key = name.startsWith('SandboxCreate') && call.headers['x-idempotency-key'];
                     if (!key) return Promise.resolve().then(() => run(message, call));
                     if (!this.#answers.has(key)) {
@@ -531,7 +538,7 @@ class Cloud {
         };
         for (const command of commands) made.logs.push(`Step: ${command}\n`);
         if (commands.some((one) => /^FROM .*no-such-image/.test(one))) return fail('Image build failed: manifest unknown');
-        const steps = commands.filter((one) => /^(RUN|COPY) /.test(one));
+        const steps = this.options['no-build'] ? [] : commands.filter((one) => /^(RUN|COPY) /.test(one));
         if (steps.length) {
             const room = await Room.open(path.join(this.folder, `build-${name}`), layer);
             try {
@@ -587,6 +594,7 @@ await runFake(
         'token-secret': { type: 'string', default: 'as-fake' },
         'max-sandboxes': { type: 'string', default: '100000' },
         'create-rate': { type: 'string', default: '0' }, // a second; 0: as many as come
+        'no-build': { type: 'boolean', default: false }, // what images are made by is taken for done
         page: { type: 'string', default: '100' }, // sandboxes in one answer to a list
     },
     async (options, folder, clock) => new Cloud(options, folder, clock),

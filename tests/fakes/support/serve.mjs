@@ -149,32 +149,24 @@ async function bodyOf(req) {
     return Buffer.concat(chunks);
 }
 
+// As a provider has one: some clients take no authority's own certificate for a server's.
 function certificate(folder, names) {
-    const [key, cert] = [path.join(folder, 'key.pem'), path.join(folder, 'ca.pem')];
-    execFileSync(
-        'openssl',
-        [
-            'req',
-            '-x509',
-            '-newkey',
-            'ec',
-            '-pkeyopt',
-            'ec_paramgen_curve:prime256v1',
-            '-nodes',
-            '-days',
-            '2',
-            '-subj',
-            '/CN=localhost',
-            '-addext',
-            `subjectAltName=${names.join(',')}`,
-            '-keyout',
-            key,
-            '-out',
-            cert,
-        ],
-        { stdio: 'ignore' },
-    );
-    return { key: fs.readFileSync(key), cert: fs.readFileSync(cert), ca: cert };
+    const [ca, caKey, cert, key] = ['ca', 'ca-key', 'cert', 'key'].map((one) => path.join(folder, `${one}.pem`));
+    const make = (subject, extensions, ...more) =>
+        execFileSync(
+            'openssl',
+            [
+                ...'req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2'.split(' '),
+                ...['-subj', subject],
+                ...extensions.flatMap((one) => ['-addext', one]),
+                ...more,
+            ],
+            { stdio: 'ignore' },
+        );
+    make('/CN=authority of a fake', ['keyUsage=critical,keyCertSign'], '-keyout', caKey, '-out', ca);
+    const own = ['basicConstraints=critical,CA:FALSE', 'extendedKeyUsage=serverAuth', `subjectAltName=${names.join(',')}`];
+    make('/CN=localhost', own, '-CA', ca, '-CAkey', caKey, '-keyout', key, '-out', cert);
+    return { key: fs.readFileSync(key), cert: fs.readFileSync(cert), ca };
 }
 
 function listen(server, port, host) {
@@ -208,8 +200,9 @@ export class Listener {
         }
         const numbered = (socket) => {
             socket.number ??= ++this.#connections;
+            if (http2Only) socket.alpnProtocol ||= 'h2'; // a client that leaves it unsaid, as gRPC's may
         };
-        this.server.on(this.options.tls ? 'secureConnection' : 'connection', numbered);
+        this.server.prependListener(this.options.tls ? 'secureConnection' : 'connection', numbered);
         this.server.on('session', (session) => {
             this.#sessions.add(session);
             session.on('close', () => this.#sessions.delete(session)).on('error', () => {});
