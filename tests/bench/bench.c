@@ -74,6 +74,7 @@ static struct figure figures[FIGURES] = {
     [DOCKER_WARM_PYTHON] = {"docker_warm_python", "docker: Python program's / our warm command", "x", .must = 40, .aim = 80, .more_is_better = true},
     [DOCKER_CREATE] = {"docker_create", "docker: new computer and true / `docker run`", "x", .must = 1.2, .aim = 1},
     [DOCKER_END] = {"docker_end", "docker: end of a session with 6 computers", "ms", .must = 2000, .aim = 500},
+    [DOCKER_END_PYTHON] = {"docker_end_python", "docker: Python program's / our end of such a session", "x", .must = 15, .aim = 60, .more_is_better = true},
     [DOCKER_PARALLEL] = {"docker_parallel", "docker: 20 sha256sum at once / from one shell", "x", .must = 1.5, .aim = 1.2},
     [DOCKER_MEMORY] = {"docker_memory", "docker: server's peak, 1 GiB of text printed", "MiB", .must = 32},
     [E2B_WARM] = {"e2b_warm", "e2b: warm command, requests", "", .must = 2, .aim = 2},
@@ -86,13 +87,17 @@ static struct figure figures[FIGURES] = {
     [FLY_CREATE] = {"fly_create", "fly: computer_create, requests", "", .must = 4, .aim = 3},
     [FLY_CPU] = {"fly_cpu", "fly: warm command, server's CPU", "ms", .must = 5, .aim = 2},
     [FLY_PARALLEL] = {"fly_parallel", "fly: 40 computers at once / one", "x", .must = 40, .aim = 20},
+    [E2B_PYTHON_WALL] = {"e2b_python_wall", "e2b: Python program's / our warm command", "x", .must = 3, .aim = 3, .more_is_better = true},
+    [E2B_PYTHON_CPU] = {"e2b_python_cpu", "e2b: the same, CPU of the servers", "x", .must = 10, .aim = 10, .more_is_better = true},
+    [MODAL_PYTHON_WALL] = {"modal_python_wall", "modal: Python program's / our warm command", "x", .must = 3, .aim = 3, .more_is_better = true},
+    [MODAL_PYTHON_CPU] = {"modal_python_cpu", "modal: the same, CPU of the servers", "x", .must = 10, .aim = 10, .more_is_better = true},
 };
 static const struct {
     const char *title;
     void (*run)(struct bench *b);
 } stages[] = {
     {"start", stage_start}, {"warm", stage_warm}, {"create", stage_create}, {"pool", stage_pool}, {"memory", stage_memory},
-    {"parallel", stage_parallel}, {"many", stage_many}, {"restart", stage_restart}, {"lifecycle", stage_lifecycle}, {"http", stage_http}, {"wasm", stage_wasm}, {"docker", stage_docker}, {"clouds", stage_clouds},
+    {"parallel", stage_parallel}, {"many", stage_many}, {"restart", stage_restart}, {"lifecycle", stage_lifecycle}, {"http", stage_http}, {"wasm", stage_wasm}, {"docker", stage_docker}, {"clouds", stage_clouds}, {"cloud_peers", stage_cloud_peers},
 };
 /* clang-format on */
 

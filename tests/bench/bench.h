@@ -50,6 +50,7 @@ enum figure_id {
     DOCKER_WARM_PYTHON,
     DOCKER_CREATE,
     DOCKER_END,
+    DOCKER_END_PYTHON,
     DOCKER_PARALLEL,
     DOCKER_MEMORY,
     E2B_WARM,
@@ -62,6 +63,10 @@ enum figure_id {
     FLY_CREATE,
     FLY_CPU,
     FLY_PARALLEL,
+    E2B_PYTHON_WALL,
+    E2B_PYTHON_CPU,
+    MODAL_PYTHON_WALL,
+    MODAL_PYTHON_CPU,
     FIGURES,
     WASM_FIRST = WASM_BUSYBOX,
     WASM_LAST = WASM_COMPUTE,
@@ -112,8 +117,11 @@ void stage_lifecycle(struct bench *b);
 void stage_http(struct bench *b);
 void stage_wasm(struct bench *b);
 /* Beside the fakes of hosted providers, which need Node and root. */
+#define FAKES_NEED_ROOT "the fakes' rooms are for root"
 void stage_clouds(struct bench *b);
-/* Beside an engine of our own, where one can run. PEER_PYTHON_V (below) is measured there, too. */
+/* The same with the Python program at their side. */
+void stage_cloud_peers(struct bench *b);
+/* Beside an engine of our own, where one can run. The Python program is measured there, too. */
 void stage_docker(struct bench *b);
 /* Has a second bench run one stage beside such an engine, and takes over these figures. */
 void bench_beside_engine(struct bench *b, const char *engine, const char *stage, enum figure_id first,
@@ -122,6 +130,10 @@ void bench_beside_engine(struct bench *b, const char *engine, const char *stage,
 void bench_beside_fake(struct bench *b, const char *provider, const char *options, const char *stage,
                        enum figure_id first, enum figure_id last);
 
-/* The same calls on the two Python programs, where PEER_PYTHON_V and PEER_PYTHON_K name their executables,
- * and PEER_ARGS (optional) further arguments, separated by blanks. Prints a table of its own. */
+/* The Python program whose place ours takes, where it is installed: PEER_PYTHON_V names its executable, else
+ * it is the one on PATH (ours may have the same name there, but is no script). NULL: it isn't there. */
+const char *peer_python(void);
+#define PEER_PYTHON_ABSENT "the Python program isn't on PATH, nor named by PEER_PYTHON_V"
+/* The same calls on it, on the other Python program, whose executable PEER_PYTHON_K names, and on ours, with
+ * PEER_ARGS (optional) for further arguments of theirs, separated by blanks. Prints a table of its own. */
 void compare_peers(struct bench *b);

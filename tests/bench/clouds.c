@@ -120,7 +120,7 @@ void stage_clouds(struct bench *b)
 {
     const char *beside = getenv("PROVIDER");
     for (int id = E2B_WARM; geteuid() != 0 && id <= FLY_PARALLEL; id++)
-        b->figures[id].note = "the fakes' rooms are for root";
+        b->figures[id].note = FAKES_NEED_ROOT;
     for (size_t i = 0; i < ARRAY_LEN(clouds) && geteuid() == 0; i++) {
         const struct cloud *c = &clouds[i];
         _cleanup_(cleanup_free) char *options = xasprintf("--tls --latency " LATENCY " %s", c->options);

@@ -133,16 +133,18 @@ static void measure_warm(struct bench *b)
 }
 
 /* The Python program takes the image of its own default, which the engine has too. */
-static void measure_python(struct bench *b)
+static void start_python(struct subject *s)
 {
     static const char *const no_args[] = {NULL};
-    const char *path = getenv("PEER_PYTHON_V");
-    if (!path)
-        return;
+    subject_start(s, peer_python(), no_args);
+}
+
+static void measure_python(struct bench *b)
+{
     struct series theirs = {0}, ours = {0};
     struct subject peer, s;
     start_server(b, &s);
-    subject_start(&peer, path, no_args);
+    start_python(&peer);
     subject_do(&s, TOOL, COMMAND_TRUE);
     (void)subject_call(&peer, TOOL, "{\"command\":\"true\"}", true);
     for (size_t i = 0; i < a_part_of(b->runs, 4); i++) {
@@ -155,6 +157,26 @@ static void measure_python(struct bench *b)
     figure_set_ratio(b, DOCKER_WARM_PYTHON, series_median(&theirs), series_median(&ours), ours.count);
     series_done(&theirs);
     series_done(&ours);
+}
+
+static double end_with_computers(struct subject *s)
+{
+    char arguments[64];
+    for (int n = 0; n < COMPUTERS; n++) {
+        (void)snprintf(arguments, sizeof arguments, "{\"args\":[\"true\"],\"computer_id\":\"end-%d\"}", n);
+        (void)subject_call(s, TOOL, arguments, n == 0);
+    }
+    return subject_end(s, END_SECONDS);
+}
+
+/* Once: theirs takes half a minute. */
+static void measure_python_end(struct bench *b)
+{
+    struct subject peer, s;
+    start_python(&peer);
+    const double theirs = end_with_computers(&peer);
+    start_server(b, &s);
+    figure_set_ratio(b, DOCKER_END_PYTHON, theirs, end_with_computers(&s), 1);
 }
 
 /* Session after session of a few computers each. The first of each also waits for the connection to the
@@ -213,7 +235,10 @@ static void measure_flood(struct bench *b)
 static void measure(struct bench *b)
 {
     measure_warm(b);
-    measure_python(b);
+    if (peer_python()) {
+        measure_python(b);
+        measure_python_end(b);
+    }
     measure_sessions(b);
     measure_parallel(b);
     measure_flood(b);
@@ -221,8 +246,8 @@ static void measure(struct bench *b)
 
 void stage_docker(struct bench *b)
 {
-    if (!getenv("PEER_PYTHON_V"))
-        b->figures[DOCKER_WARM_PYTHON].note = "PEER_PYTHON_V names no program";
+    if (!peer_python())
+        b->figures[DOCKER_WARM_PYTHON].note = b->figures[DOCKER_END_PYTHON].note = PEER_PYTHON_ABSENT;
     if (getenv("SANDBOX_ENGINE")) {
         measure(b);
         return;

@@ -1,8 +1,11 @@
 /* Our server beside the two Python programs that it replaces: the same calls, in alternation. */
 #include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/fd.h"
 #include "base/macros.h"
 #include "base/mem.h"
 #include "bench.h"
@@ -11,13 +14,39 @@
 #define PEER_RUNS 10 /* a computer of theirs takes seconds to end */
 #define PEER_CALLS 5 /* warm ones for each run */
 #define END_SECONDS 60.0
+#define PYTHON_NAME "mcp-sandbox-computer-vm-for-ai"
 
 struct program {
-    const char *title, *variable, *tool;
+    const char *title, *tool;
     const char *path;
     const char *const *args; /* NULL-terminated */
     struct series start, first, warm;
 };
+
+/* What pip installs as a program is a script that begins with its interpreter. */
+static bool is_script(const char *path)
+{
+    char begin[2] = "";
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && access(path, X_OK) == 0 && read(fd, begin, sizeof begin) == sizeof begin &&
+           memcmp(begin, "#!", sizeof begin) == 0;
+}
+
+const char *peer_python(void)
+{
+    static char *found;
+    const char *named = getenv("PEER_PYTHON_V"), *path = getenv("PATH");
+    if (named && *named)
+        return named;
+    while (!found && path && *path) {
+        const size_t n = strcspn(path, ":");
+        _cleanup_(cleanup_free) char *one = xasprintf("%.*s/" PYTHON_NAME, (int)n, path);
+        if (is_script(one))
+            found = xstrdup(one);
+        path += path[n] ? n + 1 : n;
+    }
+    return found;
+}
 
 static const char **split(char *text)
 {
@@ -47,20 +76,14 @@ void compare_peers(struct bench *b)
     const char *own_args[] = {"--backend", "native", "--state-dir", b->state_dir, NULL};
     struct program programs[] = {
         {.title = "ours", .tool = "terminal_execute", .path = b->server, .args = own_args},
-        {.title = "Python, computers",
-         .variable = "PEER_PYTHON_V",
-         .tool = "terminal_execute",
-         .args = peer_args},
-        {.title = "Python, Kilntainers",
-         .variable = "PEER_PYTHON_K",
-         .tool = "sandbox_exec",
-         .args = peer_args},
+        {.title = "Python, computers", .tool = "terminal_execute", .args = peer_args},
+        {.title = "Python, Kilntainers", .tool = "sandbox_exec", .args = peer_args},
     };
     size_t present = 1;
-    for (size_t i = 1; i < ARRAY_LEN(programs); i++) {
-        programs[i].path = getenv(programs[i].variable);
+    programs[1].path = peer_python();
+    programs[2].path = getenv("PEER_PYTHON_K");
+    for (size_t i = 1; i < ARRAY_LEN(programs); i++)
         present += programs[i].path != NULL;
-    }
     if (present == 1)
         return;
     for (int run = 0; run < PEER_RUNS; run++)

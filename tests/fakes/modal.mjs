@@ -1,7 +1,7 @@
 // Modal as a client sees it: the control plane (both generations of sandboxes) and the command router, in gRPC on one port.
 //
 //   node tests/fakes/modal.mjs [--port N] [--tls] [--token-id ID] [--token-secret SECRET] [--latency MS] [--clock-scale N]
-//                              [--max-sandboxes N] [--create-rate N] [--page N] [--no-build]
+//                              [--max-sandboxes N] [--create-rate N] [--page N] [--skip STEPS]
 //
 // prints {"api", "router", "admin", "environment", "ca"?} when ready. Without --tls it is HTTP/2 in the clear, which Modal's client
 // speaks to a server on loopback; the router's address reads https:// all the same, as the client demands.
@@ -538,7 +538,8 @@ class Cloud {
         };
         for (const command of commands) made.logs.push(`Step: ${command}\n`);
         if (commands.some((one) => /^FROM .*no-such-image/.test(one))) return fail('Image build failed: manifest unknown');
-        const steps = this.options['no-build'] ? [] : commands.filter((one) => /^(RUN|COPY) /.test(one));
+        const { skip } = this.options;
+        const steps = commands.filter((one) => /^(RUN|COPY) /.test(one) && !(skip && new RegExp(skip).test(one)));
         if (steps.length) {
             const room = await Room.open(path.join(this.folder, `build-${name}`), layer);
             try {
@@ -594,7 +595,7 @@ await runFake(
         'token-secret': { type: 'string', default: 'as-fake' },
         'max-sandboxes': { type: 'string', default: '100000' },
         'create-rate': { type: 'string', default: '0' }, // a second; 0: as many as come
-        'no-build': { type: 'boolean', default: false }, // what images are made by is taken for done
+        skip: { type: 'string', default: '' }, // steps of images that are taken for done, as a regular expression
         page: { type: 'string', default: '100' }, // sandboxes in one answer to a list
     },
     async (options, folder, clock) => new Cloud(options, folder, clock),

@@ -1,0 +1,98 @@
+/* The Python program at the fakes of hosted providers, beside ours: a command in a computer that is there
+ * already. Both are at the same fake, over TLS with the latency of a provider, call by call in alternation.
+ *
+ * Fly is not among them: there the Python program has its work done by flyctl. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/macros.h"
+#include "base/mem.h"
+#include "bench.h"
+#include "measure.h"
+
+#define TOOL "terminal_execute"
+#define COMMAND_TRUE "{\"command\":\"true\"}"
+#define LATENCY "20"
+#define END_SECONDS 60.0
+
+struct cloud_peer {
+    const char *name, *options;     /* of the fake */
+    const char *const theirs[5];    /* arguments of the Python program */
+    enum figure_id wall, processor; /* in this order */
+};
+static const struct cloud_peer peers[] = {
+    {"e2b", "", {"--backend", "e2b", NULL}, E2B_PYTHON_WALL, E2B_PYTHON_CPU},
+    /* It refuses its own default image without a description, and has Python packages put into it. */
+    {"modal",
+     "--skip 'pip|apt-get|requirements'",
+     {"--backend", "modal", "--tool-instruction-override", "a shell", NULL},
+     MODAL_PYTHON_WALL,
+     MODAL_PYTHON_CPU},
+};
+
+/* Calls one by one, and what of the processor they have taken. */
+struct side {
+    struct subject subject;
+    struct series wall;
+    double cpu;
+};
+
+static void side_begin(struct side *s, const char *program, const char *const *args)
+{
+    *s = (struct side){.cpu = 0};
+    subject_start(&s->subject, program, args);
+    (void)subject_call(&s->subject, TOOL, COMMAND_TRUE, true);
+    s->cpu = subject_cpu_ms(&s->subject);
+}
+
+static void side_call(struct side *s)
+{
+    series_add(&s->wall, subject_call(&s->subject, TOOL, COMMAND_TRUE, false));
+}
+
+static void side_end(struct side *s)
+{
+    s->cpu = (subject_cpu_ms(&s->subject) - s->cpu) / (double)s->wall.count;
+    (void)subject_end(&s->subject, END_SECONDS);
+}
+
+/* Beside the fake. */
+static void measure(struct bench *b, const struct cloud_peer *p)
+{
+    const char *const ours[] = {"--backend", p->name, "--state-dir", b->state_dir, NULL};
+    struct side their_side, our_side;
+    const char *ca = getenv("FAKE_CA");
+    if (!ca || setenv("SSL_CERT_FILE", ca, 1) < 0 || setenv("PYTHONPATH", PEER_TRUST, 1) < 0)
+        die("the fake is none over TLS");
+    side_begin(&their_side, peer_python(), p->theirs);
+    side_begin(&our_side, b->server, ours);
+    for (size_t i = 0; i < b->runs; i++) {
+        side_call(&their_side);
+        side_call(&our_side);
+    }
+    side_end(&their_side);
+    side_end(&our_side);
+    figure_set_ratio(b, p->wall, series_median(&their_side.wall), series_median(&our_side.wall), b->runs);
+    figure_set_ratio(b, p->processor, their_side.cpu, our_side.cpu, b->runs);
+    series_done(&their_side.wall);
+    series_done(&our_side.wall);
+}
+
+void stage_cloud_peers(struct bench *b)
+{
+    const char *beside = getenv("PROVIDER");
+    const char *why = !peer_python() ? PEER_PYTHON_ABSENT : geteuid() != 0 ? FAKES_NEED_ROOT : NULL;
+    for (size_t i = 0; i < ARRAY_LEN(peers); i++) {
+        const struct cloud_peer *p = &peers[i];
+        if (why) {
+            b->figures[p->wall].note = why;
+            b->figures[p->processor].note = why;
+        } else if (beside && strcmp(beside, p->name) == 0) {
+            measure(b, p);
+        } else if (!beside) {
+            _cleanup_(cleanup_free) char *options = xasprintf("--tls --latency " LATENCY " %s", p->options);
+            bench_beside_fake(b, p->name, options, "cloud_peers", p->wall, p->processor);
+        }
+    }
+}
