@@ -185,6 +185,9 @@ struct instance_stat {
 struct backend_ops {
     const char *name;
     int create_seconds; /* that making one may take; 0: CREATE_SECONDS */
+    /* remove and detach mostly wait for somebody elsewhere: so many are best begun at once, each on a thread
+     * of its own. 0: they are this machine's own work */
+    int ends_at_once;
     /* Finds out what works, by doing; once (later calls answer from memory). ERR_UNAVAILABLE or ERR_DENIED
      * says what to do. */
     int (*probe)(struct backend *b, const struct wait *wait, struct error *err);

@@ -11,8 +11,9 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
-#define CLEANERS_MAX 8 /* threads, the caller among them: most of a removal is waiting for the kernel */
+#define CLEANERS 8 /* threads, the caller among them: most of a removal is waiting for the kernel */
 #define COMPUTERS_PER_CLEANER 8 /* fewer are not worth a thread */
+#define CLEANERS_MAX 64         /* where it is waiting for somebody elsewhere */
 
 static const struct error SESSION_ENDED = {.code = ERR_CANCELLED, .msg = "the session has ended"};
 
@@ -150,12 +151,22 @@ static void *clean_some(void *arg)
     return NULL;
 }
 
+static size_t cleaners_for(struct computer **computers, size_t count)
+{
+    const int at_once = count > 0 ? computers[0]->computers->backend->ops->ends_at_once : 0;
+    const size_t most = at_once == 0 ? CLEANERS : at_once < CLEANERS_MAX ? (size_t)at_once : CLEANERS_MAX;
+    const size_t each = at_once == 0 ? COMPUTERS_PER_CLEANER : 1;
+    const size_t wanted = (count + each - 1) / each;
+    return wanted < most ? wanted : most;
+}
+
 void computers_clean_all(struct computer **computers, size_t count)
 {
     struct cleaning work = {.computers = computers, .count = count};
-    pthread_t helpers[CLEANERS_MAX - 1];
+    pthread_t helpers[CLEANERS_MAX];
+    const size_t cleaners = cleaners_for(computers, count);
     size_t started = 0;
-    while (started < CLEANERS_MAX - 1 && (started + 1) * COMPUTERS_PER_CLEANER < count)
+    while (started + 1 < cleaners)
         if (thread_start(&helpers[started], clean_some, &work) == 0)
             started++;
         else

@@ -8,6 +8,7 @@
  * If a worker isn't back by the deadline, the owner is told so; the rest still happens if the process lives
  * on. Where there is no deadline (a session over HTTP, of many), removing waits for a place in the queue. */
 #include <assert.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -74,14 +75,23 @@ static void submit(struct closing *c)
         refused(&c->job, NULL);
 }
 
+static void tell_of_late_removal(struct closing *c)
+{
+    char words[80];
+    const int left = computers_count(c->session->protocol->options.computers).ending;
+    snprintf(words, sizeof(words), "computers are still being removed, %d of them", left);
+    tell(c, words);
+}
+
 static void on_timer(void *arg)
 {
     struct closing *c = arg;
     if (c->deadline == DEADLINE_NONE)
         submit(c);
+    else if (!c->submitted)
+        tell(c, "calls are still running and hold its computers");
     else
-        tell(c, c->submitted ? "its computers are still being removed"
-                             : "calls are still running and hold its computers");
+        tell_of_late_removal(c);
 }
 
 void session_closing_step(struct session *s)

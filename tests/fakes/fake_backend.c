@@ -726,6 +726,7 @@ struct backend *fake_backend_new(unsigned capabilities, const struct fake_hooks 
         f->ops.restart = NULL;
         f->ops.take_over = NULL;
     }
+    f->ops.ends_at_once = f->hooks.ends_at_once;
     f->ops.list = f->hooks.list ? f->ops.list : NULL;
     f->ops.find = f->hooks.find ? f->ops.find : NULL;
     pthread_mutex_init(&f->lock, NULL);

@@ -31,6 +31,7 @@ struct fake_hooks {
     void *ctx;
     bool needs_id;       /* computers need their id from birth */
     bool never_restarts; /* they can't be, or replaced */
+    int ends_at_once;    /* as of the ops */
     unsigned options;    /* of enum computer_option: what a computer may have of its own. It is only told */
 };
 

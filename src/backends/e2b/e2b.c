@@ -106,6 +106,7 @@ static struct backend *backend_free(struct backend *backend)
 
 static const struct backend_ops ops = {
     .name = "e2b",
+    .ends_at_once = PROVIDER_ENDS_AT_ONCE,
     .probe = probe,
     .warm = warm,
     .capabilities = capabilities,

@@ -76,6 +76,7 @@ static struct backend *backend_free(struct backend *backend)
 
 static const struct backend_ops ops = {
     .name = "fly",
+    .ends_at_once = PROVIDER_ENDS_AT_ONCE,
     .create_seconds = CREATE_SECONDS_MOST,
     .probe = probe,
     .warm = warm,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backends/modal/private.h"
+#include "backends/provider.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -73,6 +74,7 @@ static struct backend *backend_free(struct backend *backend)
 
 static const struct backend_ops ops = {
     .name = "modal",
+    .ends_at_once = PROVIDER_ENDS_AT_ONCE,
     .create_seconds = CREATE_SECONDS + LIMIT_PULL_SECONDS,
     .probe = probe,
     .warm = warm,

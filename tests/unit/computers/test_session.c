@@ -37,6 +37,52 @@ static void temporary_computers_end(void **state)
     domain_done(&d, NULL);
 }
 
+static int remove_waits(void *ctx, const char *id, struct error *err)
+{
+    const struct wait deaf = {.deadline = DEADLINE_NONE};
+    return gate_pass(ctx, &deaf, err);
+}
+
+static void *end_session(void *session)
+{
+    assert_int_equal(computer_session_end(session, DEADLINE_NONE, NULL), 0);
+    return NULL;
+}
+
+/* Where an end is waiting for somebody elsewhere, none waits for the others', as far as the backend likes. */
+static void ends_that_are_waited_for_are_one(void **state)
+{
+    static const struct {
+        int ends_at_once, computers, begun;
+    } cases[] = {{64, 40, 40}, {5, 12, 5}, {0, 16, 2}};
+    for (size_t n = 0; n < ARRAY_LEN(cases); n++) {
+        struct domain d;
+        struct gate gate;
+        pthread_t ender;
+        gate_init(&gate);
+        domain_init(
+            &d,
+            &(struct fake_hooks){.remove = remove_waits, .ctx = &gate, .ends_at_once = cases[n].ends_at_once},
+            NULL);
+        for (int i = 0; i < cases[n].computers; i++) {
+            char id[16];
+            snprintf(id, sizeof(id), "box-%d", i);
+            must_have(&d, id, LIFETIME_AS_IS);
+        }
+        assert_int_equal(pthread_create(&ender, NULL, end_session, TAKE_PTR(d.session)), 0);
+        gate_await(&gate, cases[n].begun);
+        pthread_mutex_lock(&gate.lock);
+        const int begun = gate.arrived;
+        pthread_mutex_unlock(&gate.lock);
+        assert_int_equal(begun, cases[n].begun);
+        gate_open(&gate);
+        pthread_join(ender, NULL);
+        assert_int_equal(fake_backend_counts(d.backend).live, 0);
+        domain_done(&d, NULL);
+        gate_done(&gate);
+    }
+}
+
 static void permanent_ones_go_on(void **state)
 {
     struct domain d;
@@ -176,6 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(temporary_computers_end),
+        cmocka_unit_test(ends_that_are_waited_for_are_one),
         cmocka_unit_test(permanent_ones_go_on),
         cmocka_unit_test(a_shared_one_ends_with_the_last),
         cmocka_unit_test(two_that_share_and_are_killed_together),
