@@ -108,6 +108,11 @@ for (const v2 of [true, false]) {
             '',
         ]);
         assert.deepEqual(await run(await modal.create(), 'ls /root'), [0, '', '']);
+
+        await next.terminate({ wait: true });
+        await modal.client.images.delete(image.imageId);
+        for (const gone of [modal.client.images.fromId(image.imageId), modal.client.images.delete(image.imageId)])
+            assert.ok((await failure(gone)) instanceof NotFoundError);
     });
 }
 

@@ -295,9 +295,11 @@ static json_t *do_cut(const json_t *task, const struct wait *wait)
 static json_t *do_snapshot(const json_t *task, const struct wait *wait)
 {
     struct error err = ERROR_INIT;
-    char image[MODAL_ID_SIZE];
-    return modal_router_snapshot(router_of(task), wait, image, &err) < 0 ? failed(&err)
-                                                                         : json_pack("{s:s}", "image", image);
+    char key[MODAL_UUID_SIZE], image[MODAL_ID_SIZE];
+    modal_uuid(key);
+    return modal_router_snapshot(router_of(task), key, wait, image, &err) < 0
+               ? failed(&err)
+               : json_pack("{s:s}", "image", image);
 }
 
 /* --- all of them --- */

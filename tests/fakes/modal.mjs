@@ -10,7 +10,7 @@
 // modal 1.6.4 of Python does (the bench's peer), and the names and numbers of the public interface of August 2026
 // (modal-labs/modal-client). Not known, and chosen strictly: what the router
 // answers after a sandbox's end (NOT_FOUND), that an idempotency key is honoured (for good), how long output is kept (to the
-// end of the sandbox). Image steps other than RUN and COPY of a context file are not carried out, every FROM gives the machine's own files. Not here: volumes,
+// end of the sandbox), that an image can't be deleted while a sandbox runs that was made of it. Image steps other than RUN and COPY of a context file are not carried out, every FROM gives the machine's own files. Not here: volumes,
 // tunnels, probes, memory snapshots, functions, and the input and output of a first generation's entrypoint.
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import fs from 'node:fs';
@@ -214,9 +214,7 @@ class Cloud {
             ImageDelete: [
                 'ImageDeleteRequest',
                 'Empty',
-                ({ image_id: image }) => {
-                    if (!this.images.delete(image)) throw new GrpcError('NOT_FOUND', `Image '${image}' not found`);
-                },
+                ({ image_id: image }) => this.#deleteImage(image),
             ],
             SandboxCreate: [
                 'SandboxCreateRequest',
@@ -569,6 +567,17 @@ class Cloud {
             }
         }
         made.result = { status: STATUS.SUCCESS };
+    }
+
+    // Its files are gone with it, unless another image has the same.
+    #deleteImage(name) {
+        const image = this.images.get(name);
+        if (!image) throw new GrpcError('NOT_FOUND', `Image '${name}' not found`);
+        if ([...this.sandboxes.values()].some((one) => !one.result && one.definition.image_id === name))
+            throw new GrpcError('FAILED_PRECONDITION', `Image '${name}' is in use`);
+        this.images.delete(name);
+        if (image.layer && [...this.images.values()].every(({ layer }) => layer !== image.layer))
+            fs.rmSync(image.layer, { recursive: true, force: true });
     }
 
     async #joinImage({ image_id: name, timeout }, call) {

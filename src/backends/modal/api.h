@@ -63,3 +63,5 @@ void modal_guest_path(char ret[MODAL_GUEST_PATH_SIZE]);
  * words why. */
 int modal_image_get(struct modal_account *a, const char *reference, const struct progress *progress,
                     const struct wait *wait, char ret_id[MODAL_ID_SIZE], struct error *err);
+/* Absent is fine. No other image is deleted, neither those that it was made of nor those made of it. */
+int modal_image_delete(struct modal_account *a, const char *id, const struct wait *wait, struct error *err);

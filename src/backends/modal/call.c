@@ -60,9 +60,12 @@ static int enter(struct call *c, struct error *err)
     if (failed == 0) {
         c->router = i->router;
         list_append(&i->calls, &c->node);
-        i->changed = true;
+        i->used = true;
+        i->dirty_since = i->dirty_since > 0 ? i->dirty_since : clock_now();
     }
     pthread_mutex_unlock(&i->lock);
+    if (failed == 0)
+        modal_keep_used(i);
     return failed;
 }
 
@@ -75,6 +78,9 @@ static void leave(struct call *c)
     modal_output_close(output);
     pthread_mutex_lock(&i->lock);
     list_unlink(&c->node);
+    i->ran_at = clock_now();
+    i->dirty_since =
+        i->dirty_since > 0 ? i->dirty_since : i->ran_at; /* it may have written during a snapshot */
     pthread_cond_broadcast(&i->quiet);
     pthread_mutex_unlock(&i->lock);
     modal_keep_used(i);

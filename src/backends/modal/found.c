@@ -122,6 +122,8 @@ int modal_reap(struct backend *backend, const struct computer_spec *spec, const 
         return -1;
     if (modal_end_all(b, spec->key ? spec->key : "", state.sandbox, &wait, err) < 0)
         return -1;
+    if (modal_images_delete(b->account, &state, &wait, err) < 0)
+        return -1;
     modal_state_remove(spec->folder);
     return 0;
 }

@@ -273,3 +273,17 @@ int modal_image_get(struct modal_account *a, const char *reference, const struct
     leave(a, i);
     return failed;
 }
+
+/* Modal's own clients take both answers for an image that isn't there. */
+int modal_image_delete(struct modal_account *a, const char *id, const struct wait *wait, struct error *err)
+{
+    struct error why = ERROR_INIT;
+    Modal__ImageDelete wanted = MODAL__IMAGE_DELETE__INIT;
+    wanted.id = (char *)(uintptr_t)id;
+    const struct modal_call call = {
+        .name = "ImageDelete", .request = MODAL_MESSAGE(&wanted), .answer = &modal__nothing__descriptor};
+    _cleanup_(cleanup_modal_free) Modal__Nothing *nothing = modal_control(a, &call, wait, &why);
+    if (nothing || why.code == ERR_NOT_FOUND || strstr(why.msg, "Could not find image"))
+        return 0;
+    return error_set(err, why.code, "%s", why.msg);
+}

@@ -31,6 +31,7 @@ static struct modal_instance *instance_new(struct modal_backend *b, const struct
     pthread_condattr_t attr;
     i->base.ops = b->base.ops;
     i->backend = b;
+    i->keeper = b->keepers[atomic_fetch_add(&b->next_keeper, 1) % MODAL_KEEPERS];
     snprintf(i->id, sizeof(i->id), "%s", spec->id);
     i->temporary = spec->temporary;
     i->network = o->given & COMPUTER_NETWORK ? o->network : b->network;
@@ -68,32 +69,24 @@ static struct modal_instance *instance_free(struct modal_instance *i)
 }
 DEFINE_CLEANUP(struct modal_instance *, instance_free)
 
-static struct modal_state state_of(struct modal_instance *i)
-{
-    pthread_mutex_lock(&i->lock);
-    const struct modal_state state = i->state;
-    pthread_mutex_unlock(&i->lock);
-    return state;
-}
-
-/* Where it is, from now on, here and in its folder. Takes the router; on failure too. */
-static int settle_in(struct modal_instance *i, const char *sandbox, const char *image,
+/* Where it is, from now on, here and in its folder. own: the image that it was made of, "" if that isn't this
+ * computer's alone. Takes the router; on failure too. */
+static int settle_in(struct modal_instance *i, const char *sandbox, const char *own,
                      struct modal_router *router, struct error *err)
 {
+    char before[MODAL_ID_SIZE];
     pthread_mutex_lock(&i->lock);
-    if (sandbox)
-        snprintf(i->state.sandbox, sizeof(i->state.sandbox), "%s", sandbox);
-    if (image) {
-        snprintf(i->state.image, sizeof(i->state.image), "%s", image);
-        snprintf(i->state.guest, sizeof(i->state.guest), "%s", i->backend->guest);
-    }
-    struct modal_router *before = sandbox ? i->router : NULL;
-    if (sandbox)
-        i->router = router;
+    snprintf(i->state.sandbox, sizeof(i->state.sandbox), "%s", sandbox);
+    snprintf(before, sizeof(before), "%s", i->state.own);
+    snprintf(i->state.own, sizeof(i->state.own), "%s", own);
+    modal_state_spend(&i->state, before);
+    i->state.asked[0] = '\0';
+    struct modal_router *router_before = i->router;
+    i->router = router;
     const struct modal_state state = i->state;
     _cleanup_(cleanup_free) char *folder = xstrdup(i->folder);
     pthread_mutex_unlock(&i->lock);
-    modal_router_free(before);
+    modal_router_free(router_before);
     return modal_state_write(folder, &state, err);
 }
 
@@ -132,15 +125,15 @@ static int make_of(struct modal_instance *i, const char *image, const struct wai
 
 /* Of a reference of a registry, or of a snapshot: with our program in it, of whatever version that is. */
 static int make_with_program(struct modal_instance *i, const char *reference, const struct progress *progress,
-                             const struct wait *wait, struct modal_sandbox *ret, struct error *err)
+                             const struct wait *wait, struct modal_sandbox *ret,
+                             char ret_image[MODAL_ID_SIZE], struct error *err)
 {
     struct modal_account *a = i->backend->account;
     for (int again = 0;; again++) {
-        char image[MODAL_ID_SIZE];
         struct error why = ERROR_INIT;
-        if (modal_image_get(a, reference, progress, wait, image, err) < 0)
+        if (modal_image_get(a, reference, progress, wait, ret_image, err) < 0)
             return -1;
-        if (make_of(i, image, wait, ret, &why) == 0)
+        if (make_of(i, ret_image, wait, ret, &why) == 0)
             return 0;
         if (why.code == ERR_NOT_FOUND && again == 0)
             continue; /* it was deleted meanwhile */
@@ -149,16 +142,18 @@ static int make_with_program(struct modal_instance *i, const char *reference, co
 }
 
 /* It is where the computer is from now on. */
-static int move_into(struct modal_instance *i, struct modal_sandbox *sandbox, struct error *err)
+static int move_into(struct modal_instance *i, struct modal_sandbox *sandbox, const char *own,
+                     struct error *err)
 {
     struct modal_router *router = modal_router_new(i->backend->account, sandbox, err);
     if (!router)
         return -1;
-    const int failed = settle_in(i, sandbox->id, NULL, router, err);
+    const int failed = settle_in(i, sandbox->id, own, router, err);
     pthread_mutex_lock(&i->lock);
     i->made_at = clock_now();
     i->retry_at = 0;
-    i->changed = false;
+    i->dirty_since = i->save_at = 0;
+    i->used = false;
     i->ended = false;
     pthread_mutex_unlock(&i->lock);
     return failed;
@@ -172,25 +167,6 @@ static void terminate(const struct modal_backend *b, const char *id)
         log_warning("sandbox %s is left behind at Modal, and ends with its lifetime: %s", id, why.msg);
 }
 
-/* Its files as they are now become the last snapshot. 1: there is no sandbox, so that what there was holds.
- */
-static int save(struct modal_instance *i, const struct wait *wait, struct error *err)
-{
-    char image[MODAL_ID_SIZE];
-    struct error why = ERROR_INIT;
-    pthread_mutex_lock(&i->lock);
-    struct modal_router *router = i->router;
-    const bool needed = i->changed || !i->state.image[0];
-    pthread_mutex_unlock(&i->lock);
-    if (!router)
-        return 1;
-    if (!needed)
-        return 0;
-    if (modal_router_snapshot(router, wait, image, &why) < 0)
-        return why.code == ERR_NOT_FOUND ? 1 : error_set(err, why.code, "%s", why.msg);
-    return settle_in(i, NULL, image, NULL, err);
-}
-
 static int no_files(const struct modal_instance *i, struct error *err)
 {
     return error_set(err, ERR_GONE, "Modal has neither a sandbox nor a snapshot of computer '%s' any more",
@@ -199,11 +175,12 @@ static int no_files(const struct modal_instance *i, struct error *err)
 
 /* Mostly our program is in it already. */
 static int make_of_snapshot(struct modal_instance *i, const struct modal_state *s, const struct wait *wait,
-                            struct modal_sandbox *ret, struct error *err)
+                            struct modal_sandbox *ret, char ret_image[MODAL_ID_SIZE], struct error *err)
 {
     struct error why = ERROR_INIT;
     if (strcmp(s->guest, i->backend->guest) != 0)
-        return make_with_program(i, s->image, NULL, wait, ret, err);
+        return make_with_program(i, s->image, NULL, wait, ret, ret_image, err);
+    snprintf(ret_image, MODAL_ID_SIZE, "%s", s->image);
     if (make_of(i, s->image, wait, ret, &why) == 0)
         return 0;
     return error_set(err, why.code == ERR_NOT_FOUND ? ERR_UNAVAILABLE : why.code, "%s", why.msg);
@@ -212,27 +189,42 @@ static int make_of_snapshot(struct modal_instance *i, const struct modal_state *
 int modal_move(struct modal_instance *i, const struct wait *wait, struct error *err)
 {
     struct modal_sandbox fresh = {0};
-    if (save(i, wait, err) < 0)
+    char image[MODAL_ID_SIZE];
+    if (modal_save(i, wait, err) < 0)
         return -1;
-    const struct modal_state before = state_of(i);
+    const struct modal_state before = modal_state_of(i);
     if (!before.image[0])
         return no_files(i, err);
-    if (make_of_snapshot(i, &before, wait, &fresh, err) < 0)
+    if (make_of_snapshot(i, &before, wait, &fresh, image, err) < 0)
         return -1;
-    const int failed = move_into(i, &fresh, err);
+    const int failed = move_into(i, &fresh, image, err);
     terminate(i->backend, failed < 0 ? fresh.id : before.sandbox);
     modal_sandbox_done(&fresh);
+    if (failed == 0)
+        modal_tidy(i, wait);
     return failed;
 }
 
 int modal_put_down(struct modal_instance *i, bool keep, const struct wait *wait, struct error *err)
 {
-    const struct modal_state before = state_of(i);
-    if (keep && save(i, wait, err) < 0)
+    struct modal_account *a = i->backend->account;
+    if (keep && modal_save(i, wait, err) < 0)
         return -1;
-    if (before.sandbox[0] && modal_api_terminate(i->backend->account, before.sandbox, wait, err) < 0)
+    const struct modal_state before = modal_state_of(i);
+    if (before.sandbox[0] && modal_api_terminate(a, before.sandbox, wait, err) < 0)
         return -1;
-    return settle_in(i, "", NULL, NULL, err);
+    if (!keep && modal_images_delete(a, &before, wait, err) < 0)
+        return -1;
+    if (!keep) {
+        pthread_mutex_lock(&i->lock);
+        i->state = (struct modal_state){0};
+        pthread_mutex_unlock(&i->lock);
+        return 0;
+    }
+    if (settle_in(i, "", "", NULL, err) < 0)
+        return -1;
+    modal_tidy(i, wait);
+    return 0;
 }
 
 int modal_ask(struct modal_instance *i, const struct wait *call, struct error *err)
@@ -240,7 +232,7 @@ int modal_ask(struct modal_instance *i, const struct wait *call, struct error *e
     const bool is_over = wait_check(call, NULL) < 0;
     const struct wait wait = is_over ? (struct wait){.deadline = clock_now() + ASK_TIMEOUT_NS / 4}
                                      : wait_at_most(call, clock_now() + ASK_TIMEOUT_NS);
-    const struct modal_state state = state_of(i);
+    const struct modal_state state = modal_state_of(i);
     struct error why = ERROR_INIT;
     _cleanup_(cleanup_free) char *words = NULL;
     const int ended = modal_api_ended(i->backend->account, state.sandbox, &wait, &words, &why);
@@ -263,13 +255,15 @@ int modal_instance_create(struct backend *backend, const struct computer_spec *s
                           struct instance **ret, struct error *err)
 {
     struct modal_sandbox sandbox = {0};
+    char image[MODAL_ID_SIZE]; /* everybody's who wants the same */
     _cleanup_(cleanup_instance_free) struct modal_instance *i = instance_new(modal_of(backend), spec);
     i->tags = json_object();
     labels_write(i->tags, spec);
     json_object_set_new(i->tags, MODAL_LABEL_NETWORK, json_string(i->network ? "true" : "false"));
-    if (wait_check(wait, err) < 0 || make_with_program(i, i->image, spec->progress, wait, &sandbox, err) < 0)
+    if (wait_check(wait, err) < 0 ||
+        make_with_program(i, i->image, spec->progress, wait, &sandbox, image, err) < 0)
         return -1;
-    const int failed = move_into(i, &sandbox, err);
+    const int failed = move_into(i, &sandbox, "", err);
     if (failed < 0) {
         terminate(i->backend, sandbox.id);
         modal_state_remove(i->folder);
@@ -292,7 +286,7 @@ static int take_up(struct modal_instance *i, const struct wait *wait, struct err
     if (modal_api_reach(i->backend->account, i->state.sandbox, wait, &sandbox, &why) < 0)
         return why.code == ERR_NOT_FOUND ? 0 : error_set(err, why.code, "%s", why.msg);
     i->router = modal_router_new(i->backend->account, &sandbox, err);
-    i->changed = true;
+    i->used = true;
     modal_sandbox_done(&sandbox);
     return i->router ? 0 : -1;
 }
@@ -322,7 +316,7 @@ static const char *key_of(const struct modal_instance *i)
  * That nobody finds it costs no more than its lifetime. */
 static void end_others(struct modal_instance *i, const struct wait *wait)
 {
-    const struct modal_state state = state_of(i);
+    const struct modal_state state = modal_state_of(i);
     struct error why = ERROR_INIT;
     if (modal_end_all(i->backend, key_of(i), state.sandbox, wait, &why) < 0)
         log_debug("computer %s may have another sandbox at Modal: %s", i->id, why.msg);
@@ -361,9 +355,11 @@ json_t *modal_instance_plan(const struct backend *backend, const struct computer
 json_t *modal_instance_record(const struct instance *instance)
 {
     struct modal_instance *i = (struct modal_instance *)(uintptr_t)instance;
-    const struct modal_state state = state_of(i);
-    return json_pack("{s:s, s:s, s:s, s:b, s:O}", "sandbox", state.sandbox, "image", state.image, "guest",
-                     state.guest, "network", i->network, "tags", i->tags);
+    const struct modal_state state = modal_state_of(i);
+    json_t *record = modal_state_pack(&state);
+    json_object_set_new(record, "network", json_boolean(i->network));
+    json_object_set(record, "tags", i->tags);
+    return record;
 }
 
 /* --- meanwhile --- */
@@ -399,7 +395,7 @@ int modal_instance_stat(struct instance *instance, bool usage, const struct wait
                         struct instance_stat *ret, struct error *err)
 {
     struct modal_instance *i = modal_instance_of(instance);
-    const struct modal_state state = state_of(i);
+    const struct modal_state state = modal_state_of(i);
     (void)usage;
     (void)wait;
     (void)err;
@@ -451,13 +447,14 @@ static int leave(struct instance *instance, bool keep, struct error *err)
     struct error why = ERROR_INIT;
     modal_keep_remove(i);
     const int failed = modal_put_down(i, keep, &wait, &why);
-    const struct modal_state state = state_of(i);
+    const struct modal_state state = modal_state_of(i);
     if (failed == 0 && !keep)
         modal_state_remove(i->folder);
     instance_free(i);
     if (failed == 0)
         return 0;
-    return error_set(err, why.code, "the sandbox %s is left behind: %s", state.sandbox, why.msg);
+    return error_set(err, why.code, "the sandbox %s, or an image of its files, is left behind: %s",
+                     state.sandbox, why.msg);
 }
 
 int modal_instance_detach(struct instance *instance, struct error *err)

@@ -60,7 +60,8 @@ static struct backend *backend_free(struct backend *backend)
     if (!backend)
         return NULL;
     struct modal_backend *b = modal_of(backend);
-    keeper_free(b->keeper);
+    for (size_t n = 0; n < MODAL_KEEPERS; n++)
+        keeper_free(b->keepers[n]);
     modal_account_free(b->account);
     free(b->image);
     free(b->shell);
@@ -137,7 +138,8 @@ struct backend *modal_new(const struct modal_options *o, struct error *err)
                                b->image, b->gpu ? ", with a GPU: " : "", b->gpu ? b->gpu : "");
     b->limits = xasprintf("%g CPU and %lld MiB of memory are reserved, which is no limit", b->cpus,
                           (long long)b->memory_mib);
-    b->keeper = keeper_new();
+    for (size_t n = 0; n < MODAL_KEEPERS; n++)
+        b->keepers[n] = keeper_new();
     modal_guest_path(b->guest);
     return b->account ? &b->base : backend_free(&b->base);
 }

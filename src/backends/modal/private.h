@@ -2,6 +2,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "backends/keeper.h"
 #include "backends/labels.h"
@@ -13,9 +14,13 @@
 
 /* Beside those of labels.h, in the tags of a sandbox. */
 #define MODAL_LABEL_NETWORK "kilntainers.network"
-#define MODAL_LABEL_SANDBOX                                                                                  \
-    "kilntainers.sandbox" /* of this sandbox: a computer has several, one after the other */
+/* Of this sandbox: a computer has several, one after the other. */
+#define MODAL_LABEL_SANDBOX "kilntainers.sandbox"
 #define MODAL_TAGS_MAX 16
+
+/* Threads that look after computers: what is slow with one doesn't hold up all others. */
+#define MODAL_KEEPERS 4
+#define MODAL_SPENT_MAX 8 /* images of one computer */
 
 struct modal_backend {
     struct backend base;
@@ -27,15 +32,19 @@ struct modal_backend {
     bool network;
     char *environment, *limits; /* for describe */
     char guest[MODAL_GUEST_PATH_SIZE];
-    struct keeper *keeper;
+    struct keeper *keepers[MODAL_KEEPERS];
+    atomic_uint next_keeper;
 };
 
-/* Where the files of a computer are. Either may be "". Kept in a file of the computer's folder as well, since
+/* Where the files of a computer are. Any may be "". Kept in a file of the computer's folder as well, since
  * it changes without the domain's doing. */
 struct modal_state {
     char sandbox[MODAL_ID_SIZE];       /* that runs */
+    char own[MODAL_ID_SIZE];           /* the image that it was made of, if that is this computer's alone */
     char image[MODAL_ID_SIZE];         /* the last snapshot */
     char guest[MODAL_GUEST_PATH_SIZE]; /* our program in that */
+    char asked[MODAL_UUID_SIZE];       /* the key of a snapshot of which nobody knows what came */
+    char spent[MODAL_SPENT_MAX][MODAL_ID_SIZE]; /* images of its own that nothing needs any more */
 };
 
 struct modal_instance {
@@ -49,7 +58,8 @@ struct modal_instance {
     char **env;   /* of its own: NAME=VALUE; or NULL */
     json_t *tags; /* of each of its sandboxes */
     struct shells shells;
-    struct tended tended; /* of keep.c */
+    struct keeper *keeper; /* the backend's */
+    struct tended tended;  /* of keep.c */
 
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t quiet; /* no command runs any more */
@@ -59,7 +69,11 @@ struct modal_instance {
     struct attempt moving;       /* to another sandbox: commands wait for it */
     struct list calls;           /* commands under way */
     int64_t made_at, retry_at;   /* of the sandbox; of the next move after one that failed */
-    bool changed;                /* something ran since the last snapshot */
+    int64_t ran_at;              /* when the last command ended */
+    int64_t dirty_since;         /* when the first began of which the last snapshot knows nothing; 0: none */
+    int64_t save_at;             /* not before that, after a snapshot that failed */
+    int64_t asked_due;           /* for when the keeper was asked last */
+    bool used;                   /* something ran in the sandbox, and may have left what still writes */
     bool ended, to_end;
 };
 
@@ -78,6 +92,22 @@ static inline struct modal_instance *modal_instance_of(const struct instance *i)
 void modal_state_read(const char *folder, const json_t *data, struct modal_state *ret);
 int modal_state_write(const char *folder, const struct modal_state *s, struct error *err);
 void modal_state_remove(const char *folder);
+/* As the record has it. A new reference. */
+json_t *modal_state_pack(const struct modal_state *s);
+/* An image that was its own, unless it is still in use. "" is fine. */
+void modal_state_spend(struct modal_state *s, const char *image);
+
+/* --- snapshot.c --- */
+
+struct modal_state modal_state_of(struct modal_instance *i);
+/* Its files as they are now become the last snapshot, if something has run since the one before, or may have.
+ * 1: there is no sandbox, so that what there was holds. Not while anything else changes where it is. */
+int modal_save(struct modal_instance *i, const struct wait *wait, struct error *err);
+/* Deletes what is spent, as far as that can be done now: the next call does the rest. */
+void modal_tidy(struct modal_instance *i, const struct wait *wait);
+/* Deletes all images that are a computer's alone; nothing runs of it. */
+int modal_images_delete(struct modal_account *a, const struct modal_state *s, const struct wait *wait,
+                        struct error *err);
 
 /* --- call.c --- */
 
@@ -92,17 +122,18 @@ void modal_calls_cut_locked(struct modal_instance *i, bool moved);
 /* Into a new sandbox, with its files. Nobody else does that, and no command runs. On failure it is where it
  * was. ERR_GONE: it isn't anywhere. */
 int modal_move(struct modal_instance *i, const struct wait *wait, struct error *err);
-/* Ends the sandbox; keep: not before its files are an image. */
+/* Ends the sandbox; keep: not before its files are an image; else its images are deleted, too. */
 int modal_put_down(struct modal_instance *i, bool keep, const struct wait *wait, struct error *err);
 /* What became of a sandbox that doesn't answer. -1: ERR_GONE, or it can't be known; 0: it lives. */
 int modal_ask(struct modal_instance *i, const struct wait *call, struct error *err);
 
-/* --- keep.c: moves computers before the lifetimes of their sandboxes end, and ends what was killed --- */
+/* --- keep.c: takes snapshots, moves computers before the lifetimes of their sandboxes end, and ends what was
+ * killed --- */
 
 /* From now on; its sandbox is new. */
 void modal_keep_add(struct modal_instance *i);
 void modal_keep_remove(struct modal_instance *i);
-/* A command has ended; it was killed. Never block. */
+/* A command has begun or ended; it was killed. Never block. */
 void modal_keep_used(struct modal_instance *i);
 void modal_keep_end(struct modal_instance *i);
 

@@ -258,14 +258,12 @@ int modal_router_wait(struct modal_router *r, const char *exec_id, const struct 
     }
 }
 
-int modal_router_snapshot(struct modal_router *r, const struct wait *wait, char ret_image_id[MODAL_ID_SIZE],
-                          struct error *err)
+int modal_router_snapshot(struct modal_router *r, const char *key, const struct wait *wait,
+                          char ret_image_id[MODAL_ID_SIZE], struct error *err)
 {
-    char key[MODAL_UUID_SIZE];
     Modal__Snapshot snapshot = MODAL__SNAPSHOT__INIT;
-    modal_uuid(key);
     snapshot.task = r->task;
-    snapshot.key = key;
+    snapshot.key = (char *)(uintptr_t)key;
     snapshot.ttl_s = FOR_EVER;
     _cleanup_(cleanup_modal_free) Modal__SnapshotMade *made =
         call(r, "TaskSnapshotFilesystem", MODAL_MESSAGE(&snapshot), &modal__snapshot_made__descriptor,

@@ -29,9 +29,10 @@ int modal_router_write(struct modal_router *r, const char *exec_id, uint64_t off
 /* Until it has ended: its exit code, or 128 + its signal. */
 int modal_router_wait(struct modal_router *r, const char *exec_id, const struct wait *wait, int *ret_code,
                       struct error *err);
-/* The files of the sandbox as an image, kept until it is deleted. */
-int modal_router_snapshot(struct modal_router *r, const struct wait *wait, char ret_image_id[MODAL_ID_SIZE],
-                          struct error *err);
+/* The files of the sandbox as an image, kept until it is deleted. key: of modal_uuid(); one key is one image,
+ * however often it is asked for. */
+int modal_router_snapshot(struct modal_router *r, const char *key, const struct wait *wait,
+                          char ret_image_id[MODAL_ID_SIZE], struct error *err);
 
 /* The standard output (1) or error (2) of one command. One thread at a time reads. */
 struct modal_output;
