@@ -146,6 +146,18 @@ test('round trips: three for a computer, one for a command', needsRooms, async (
     assert.deepEqual(await requests(fake), Array(3).fill('POST /ID/exec'));
 });
 
+test('a machine whose creation has lost its answer is found without our program, once more, in the answer', needsRooms, async (t) => {
+    const { fake, server } = await world(t);
+    await server.run('true');
+    await fake.faults([{ match: '^POST /v1/apps/app/machines$', drop: true, handled: true }]);
+    assert.equal((await server.run('echo here', { computer_id: 'lost' })).stdout, 'here\n');
+    const all = await fake.requests();
+    const looks = all.slice(all.findIndex(({ fault }) => fault)).filter(({ method, path: where }) => method === 'GET' && /machines$/.test(where));
+    assert.equal(looks.length, 1);
+    assert.ok(looks[0].bytes > 2 && looks[0].bytes < 2000, `${looks[0].bytes} bytes`);
+    assert.equal((await fake.state()).totals.created, 2);
+});
+
 test('what it is told by options, of all and of one', needsRooms, async (t) => {
     const { fake, server } = await world(t, { args: ['--fly-rate', '1000', '--fly-image', 'alpine:3', '--fly-region', 'fra', '--fly-cpu-kind', 'performance',
         '--fly-cpus', '2', '--fly-memory', '4096', '--fly-rootfs-size', '8', '--shell', '/bin/sh'] });

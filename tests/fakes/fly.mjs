@@ -7,7 +7,8 @@
 //
 // Where its facts are from: the published documents of the Machines API (states, example bodies, statuses, rate limits, leases) and
 // the structs and calls of fly-go, August 2026, whose client was built once and run against this fake (tests/fixtures/fly has what
-// went over the wire, and tests/clouds/fly.test.mjs holds the fake to it). From users' reports only: exec ends with 408 and its time
+// went over the wire, and tests/clouds/fly.test.mjs holds the fake to it); what a list with summary=true lacks is from the published
+// OpenAPI file. From users' reports only: exec ends with 408 and its time
 // is at most 60 s, wait takes 1 to 60 s, the text for a name that is taken. Not known, and chosen so that nobody can lean on it: a
 // command that exec gave up on goes on; exec gives no environment of the machine; 429 says nothing of when to come again; the texts
 // of 412. Not here: volumes, services, checks, containers, secrets, certificates.
@@ -424,7 +425,7 @@ class Cloud {
                         (!states.length || states.includes(one.state)) &&
                         metadata.every(([key, value]) => one.config.metadata?.[key] === value),
                 )
-                .map((one) => one.told()),
+                .map((one) => (at.query.get('summary') === 'true' ? one.summary() : one.told())),
         ];
     }
 

@@ -98,7 +98,7 @@ static int look_for_lost(struct fly_backend *b, const struct computer_spec *spec
     const bool is_over = wait_check(wait, NULL) < 0;
     const struct wait bounded = {.deadline = clock_now() + SEARCH_TIMEOUT_NS,
                                  .cancel = is_over ? NULL : wait->cancel};
-    if (fly_api_list(b, LABEL_KEY, spec->key, &bounded, on_first, &s, NULL) < 0 || !s.id[0])
+    if (fly_api_list_made(b, spec->key, &bounded, on_first, &s, NULL) < 0 || !s.id[0])
         return -1;
     if (!is_over)
         return 0;
@@ -252,12 +252,13 @@ int fly_api_update(struct fly_backend *b, const char *id, const json_t *config, 
 
 /* --- lists --- */
 
-int fly_api_list(struct fly_backend *b, const char *name, const char *value, const struct wait *wait,
-                 fly_listing_fn *fn, void *ctx, struct error *err)
+/* `more`: of the query. */
+static int list(struct fly_backend *b, const char *name, const char *value, const char *more,
+                const struct wait *wait, fly_listing_fn *fn, void *ctx, struct error *err)
 {
     _cleanup_(cleanup_json_decref) json_t *list = NULL;
     _cleanup_(cleanup_free) char *encoded = http_encode(value);
-    _cleanup_(cleanup_free) char *verb = xasprintf("?metadata.%s=%s", name, encoded);
+    _cleanup_(cleanup_free) char *verb = xasprintf("?metadata.%s=%s%s", name, encoded, more);
     /* Each machine's configuration has our program in it. */
     const struct request r = {
         .action = FLY_LIST, .verb = verb, .call = {.method = "GET", .without = "raw_value"}};
@@ -271,6 +272,35 @@ int fly_api_list(struct fly_backend *b, const char *name, const char *value, con
         if (fn(ctx, machine, err) < 0)
             return -1;
     return 0;
+}
+
+int fly_api_list(struct fly_backend *b, const char *name, const char *value, const struct wait *wait,
+                 fly_listing_fn *fn, void *ctx, struct error *err)
+{
+    return list(b, name, value, "", wait, fn, ctx, err);
+}
+
+struct made {
+    const char *name;
+    fly_listing_fn *fn;
+    void *ctx;
+};
+
+static int on_made(void *ctx, const json_t *machine, struct error *err)
+{
+    const struct made *m = ctx;
+    const char *name = json_get_string(machine, "name");
+    return name && strcmp(name, m->name) == 0 ? m->fn(m->ctx, machine, err) : 0;
+}
+
+/* Without their configurations, that is, without our program in each, but without their metadata, too: the
+ * name says that they are the ones. */
+int fly_api_list_made(struct fly_backend *b, const char *key, const struct wait *wait, fly_listing_fn *fn,
+                      void *ctx, struct error *err)
+{
+    _cleanup_(cleanup_free) char *name = fly_machine_name(key);
+    struct made m = {.name = name, .fn = fn, .ctx = ctx};
+    return list(b, LABEL_KEY, key, "&summary=true", wait, on_made, &m, err);
 }
 
 bool fly_api_list_is_free(struct fly_backend *b)

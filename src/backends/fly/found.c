@@ -156,7 +156,7 @@ static int do_to_all(struct backend *backend, const struct computer_spec *spec, 
         return -1;
     if (fly_is_id(id))
         snprintf(g->ids[g->count++], FLY_ID_SIZE, "%s", id);
-    else if (spec->key && *spec->key && fly_api_list(b, LABEL_KEY, spec->key, &wait, on_one, g, err) < 0)
+    else if (spec->key && *spec->key && fly_api_list_made(b, spec->key, &wait, on_one, g, err) < 0)
         return -1;
     for (size_t n = 0; n < g->count; n++)
         if (fn(b, g->ids[n], &wait, &why) < 0 && why.code != ERR_NOT_FOUND)

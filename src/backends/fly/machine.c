@@ -19,6 +19,11 @@ bool fly_is_id(const char *id)
 
 /* --- what is asked for --- */
 
+char *fly_machine_name(const char *key)
+{
+    return xasprintf("sandbox-%s", key);
+}
+
 static json_t *guest_file(void)
 {
     _cleanup_(buf_done) struct buf text = BUF_INIT(GUEST_FILE_MAX);
@@ -57,7 +62,7 @@ static json_t *rootfs_of(bool temporary, const struct fly_shape *shape)
 json_t *fly_machine_creation(const struct fly_backend *b, const struct computer_spec *spec,
                              const struct fly_shape *shape)
 {
-    _cleanup_(cleanup_free) char *name = xasprintf("sandbox-%s", spec->key);
+    _cleanup_(cleanup_free) char *name = fly_machine_name(spec->key);
     json_t *config =
         json_pack("{s:s, s:o, s:{s:s, s:I, s:I}, s:o, s:b, s:{s:s}, s:o, s:[o]}", "image", shape->image,
                   "init", main_process(spec->temporary ? b->lease_s : 0), "guest", "cpu_kind",

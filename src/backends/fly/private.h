@@ -104,6 +104,8 @@ static inline void fly_touched(struct fly_instance *i)
 /* --- machine.c: machines as JSON --- */
 
 bool fly_is_id(const char *id);
+/* What a machine is called that was made by this key. Malloced. */
+char *fly_machine_name(const char *key);
 /* What the API is to be told to make. */
 json_t *fly_machine_creation(const struct fly_backend *b, const struct computer_spec *spec,
                              const struct fly_shape *shape);
@@ -139,6 +141,9 @@ int fly_api_look(struct fly_backend *b, const char *id, const struct wait *wait,
 /* The same, of all whose metadata have this pair. fn: -1 ends it. */
 int fly_api_list(struct fly_backend *b, const char *name, const char *value, const struct wait *wait,
                  fly_listing_fn *fn, void *ctx, struct error *err);
+/* Of those that were made by the key, of whom only id, version and state are told. */
+int fly_api_list_made(struct fly_backend *b, const char *key, const struct wait *wait, fly_listing_fn *fn,
+                      void *ctx, struct error *err);
 /* Whether such a call would have its turn at once. */
 bool fly_api_list_is_free(struct fly_backend *b);
 /* Until it is in that state, "started" or "stopped". version: as of the struct; NULL: any. ERR_GONE: it never

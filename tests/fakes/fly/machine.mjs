@@ -326,6 +326,12 @@ export class Machine {
         await this.#closeRoom(false);
     }
 
+    // What a list gives of it that is asked for summaries.
+    summary() {
+        const { config, events, host_status: host, nonce, ...rest } = this.told();
+        return rest;
+    }
+
     told() {
         const [, registry, repository, tag] = /^(?:([^/]+\.[^/]+)\/)?([^:@]+)(?::([^@]+))?/.exec(this.config.image);
         const leased = this.lease && this.lease.expires > this.cloud.clock.now();
