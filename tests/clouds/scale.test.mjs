@@ -1,4 +1,4 @@
-// Many computers at once, and much into one and out of it. SCALE=full: a thousand, which takes longer than a test of every day may.
+// Many computers at once, much into one and out of it, and long commands. SCALE=full: a thousand, which takes longer than a test of every day may.
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import fs from 'node:fs';
@@ -60,6 +60,15 @@ for (const name of NAMES) {
         assert.equal(ended, false, 'there are others yet to be made');
         const threads = await all;
         assert.ok(threads <= many + BEYOND_CALLS, `${threads} threads for ${many} calls`);
+    });
+
+    test(`${name}: a command of more than a minute, as the provider's clock goes`, needsRooms, async (t) => {
+        const { fake, server } = await world(t, name, { options: ['--clock-scale', '40'] });
+        await server.run('true');
+        const { now } = await fake.state();
+        const long = await server.run('echo begun; cat; sleep 2; echo ended >&2; exit 3', { stdin: 'told\n', timeout: 60 });
+        assert.deepEqual([long.stdout, long.stderr, long.exit_code], ['begun\ntold\n', 'ended\n', 3]);
+        assert.ok((await fake.state()).now - now > 60000);
     });
 
     test(`${name}: 2 MiB in, 20 MiB out, any bytes both ways`, needsRooms, async (t) => {
