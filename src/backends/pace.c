@@ -223,6 +223,11 @@ void pace_slow_down(struct pace *p, int64_t ns)
     pthread_mutex_unlock(&p->lock);
 }
 
+bool pace_is_bearable(const struct wait *wait, int64_t ns)
+{
+    return ns <= SLOW_MOST_NS && (wait->deadline == DEADLINE_NONE || wait->deadline - clock_now() >= ns);
+}
+
 /* --- the budget --- */
 
 bool pace_may_repeat(struct pace *p)

@@ -29,6 +29,9 @@ uint64_t pace_successes(struct pace *p);
 void pace_slow_down(struct pace *p, int64_t ns);
 /* The next turn would be at once. */
 bool pace_is_free(struct pace *p);
+/* Whether it makes sense to come again after so long: the wait isn't over before, and nobody is kept longer
+ * than a minute, whatever the provider wants. */
+bool pace_is_bearable(const struct wait *wait, int64_t ns);
 /* Nobody has been here of late: it is as good as a new one. */
 bool pace_is_idle(struct pace *p);
 /* Takes one from the budget. False: there is none left. */

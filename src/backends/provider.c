@@ -197,8 +197,15 @@ static bool goes_on(const struct provider_call *call, struct pace *pace, int sta
            (status == 429 || pace_may_repeat(pace)) && pace_pause(wait, pace_delay(failures - 1));
 }
 
-/* The time was over in the queue: what was refused before says why. */
-static int too_late(const struct error *refused, const struct error *why, struct error *err)
+int provider_refused_for(const struct error *refused, int64_t ns, struct error *err)
+{
+    if (ns == 0)
+        return error_set(err, refused->code, "%s", refused->msg);
+    return error_set(err, refused->code, "%s; try again in %lld s", refused->msg,
+                     (long long)((ns + NSEC_PER_SEC - 1) / NSEC_PER_SEC));
+}
+
+int provider_too_late(const struct error *refused, const struct error *why, struct error *err)
 {
     const struct error *told = why->code == ERR_TIMEOUT && refused->code != ERR_NONE ? refused : why;
     return error_set(err, told->code, "%s", told->msg);
@@ -215,9 +222,10 @@ int provider_call(const struct provider *p, const struct provider_call *call, co
         _cleanup_(http_response_done) struct http_response r = {0};
         const uint64_t successes = pace_successes(pace);
         if (pace_take_turn(pace, wait, &why) < 0)
-            return too_late(&refused, &why, err);
+            return provider_too_late(&refused, &why, err);
         const bool answered = attempt(p, call, text, wait, &r, &why) == 0;
         const int status = answered ? r.status : 0;
+        const int64_t after = status == 429 ? retry_after(&r) : 0;
         if (ret_status)
             *ret_status = status;
         if (judge(p, pace, &r, answered, &why) == 0) {
@@ -228,6 +236,11 @@ int provider_call(const struct provider *p, const struct provider_call *call, co
         /* Being too much is a question of time while others come through. */
         if (status != 429 || pace_successes(pace) == successes)
             failures++;
+        if (!pace_is_bearable(wait, after)) {
+            if (call->ret_far)
+                *call->ret_far = true;
+            return provider_refused_for(&why, after, err);
+        }
         if (!goes_on(call, pace, status, failures, wait, &why))
             return error_set(err, why.code, "%s", why.msg);
         refused = why;

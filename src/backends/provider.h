@@ -37,16 +37,22 @@ struct provider_call {
     const char *without; /* texts of this name are left out of the answer: see strain.h; NULL: nothing is */
     bool repeatable;     /* twice is as good as once; GET and DELETE are in any case */
     struct pace *pace;   /* of calls that are counted apart; NULL: the provider's */
+    bool *ret_far;       /* set to true when it was refused for longer than anybody waits; may be NULL */
 };
 
 /* Sends it, and again where that may help, within the wait: what was refused for being too much until it is
- * taken, as long as others of its pace are; what may have had an effect only if it is repeatable. ret may be
- * NULL, then the answer's body doesn't matter; *ret is NULL for 204. ret_status may be NULL; 0: nobody
- * answered. -1: ERR_DENIED (401, 403), ERR_NOT_FOUND, ERR_EXISTS (409), ERR_INVALID (400, 422), ERR_LIMIT
- * (429, and 507), ERR_UNAVAILABLE (anything else), ERR_BUSY (as of pace.h), ERR_TIMEOUT and the token's
- * codes. */
+ * taken, as long as others of its pace are and the provider doesn't say that it takes too long; what may have
+ * had an effect only if it is repeatable. ret may be NULL, then the answer's body doesn't matter; *ret is
+ * NULL for 204. ret_status may be NULL; 0: nobody answered. -1: ERR_DENIED (401, 403), ERR_NOT_FOUND,
+ * ERR_EXISTS (409), ERR_INVALID (400, 422), ERR_LIMIT (429, and 507), ERR_UNAVAILABLE (anything else),
+ * ERR_BUSY (as of pace.h), ERR_TIMEOUT and the token's codes. */
 int provider_call(const struct provider *p, const struct provider_call *call, const struct wait *wait,
                   json_t **ret, int *ret_status, struct error *err);
+
+/* The time was over in the queue: what was refused before (or ERR_NONE) says why. -1. */
+int provider_too_late(const struct error *refused, const struct error *why, struct error *err);
+/* What was refused, when that is over only after longer than anybody waits; 0: as it is. -1. */
+int provider_refused_for(const struct error *refused, int64_t ns, struct error *err);
 
 /* Whether it is what providers call things, so that it can be part of a path, and fits into `size` bytes with
  * its end. NULL is none. */

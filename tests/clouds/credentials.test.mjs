@@ -12,15 +12,17 @@ import { needsRooms } from './support.mjs';
 
 const PART = 12; // letters of a secret that may not be told either
 const CUT = 200; // how much of a provider's words errors have
+const GRPC_CODES = [3, 7, 9, 16]; // that are told at once
 
 // What a provider says when it shouldn't: the secret alone, amid words, and where they are cut.
-function echoes(secret) {
+function echoes(secret, grpc) {
     const said = [`no ${secret} here`, ...[8, 16, 24].map((before) => 'x'.repeat(CUT - before) + secret), `"${[...secret].join('')}"\n`.repeat(50)];
+    if (grpc) return said.flatMap((message) => GRPC_CODES.map((code) => ({ grpc: code, message })));
     return said.flatMap((message) => [
         { body: { code: 400, message, error: message, details: [{ message }] } },
         { body: message },
         { body: message, headers: { 'content-type': `text/plain; ${message.slice(0, 400).replaceAll(/[\n"]/g, '')}`, 'x-said': secret, location: `https://${secret}.example/` } },
-    ]);
+    ]).flatMap((fault, nth) => (nth < 3 ? [302, 400, 401, 500] : [302, 400, 401]).map((status) => ({ status, ...fault }))); // 500 is tried again, which takes its time
 }
 
 function around(text, at) {
@@ -53,12 +55,10 @@ for (const name of NAMES) {
         texts.answers = JSON.stringify([await call(server, 'computer_list', { metrics: true }), await call(server, 'computer_restart', { computer_id: 'one' })]);
 
         let n = 0;
-        for (const [nth, fault] of echoes(row.secret).entries()) {
-            for (const status of nth < 3 ? [302, 400, 401, 500] : [302, 400, 401]) { // 500 is tried again, which takes its time
-                await fake.faults([{ match: row.given, times: 0, status, ...fault }]);
-                assert.ok((await server.exec({ command: 'true', computer_id: `c${++n % 8}` })).isError, `${status}`);
-                if (n % 5 === 0) await call(server, 'computer_list', { metrics: true });
-            }
+        for (const fault of [...echoes(row.secret), ...(row.grpc ? echoes(row.secret, true) : [])]) {
+            await fake.faults([{ match: row.given, times: 0, ...fault }]);
+            assert.ok((await server.exec({ command: 'true', computer_id: `c${++n % 8}` })).isError, JSON.stringify(fault));
+            if (n % 5 === 0) await call(server, 'computer_list', { metrics: true });
         }
         await fake.faults([]);
         const wrong = await start({ env: row.wrong, stateDir: temporaryFolder(t, 'state-') });

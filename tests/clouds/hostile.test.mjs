@@ -41,6 +41,48 @@ const ANSWERS = {
     'its own answer, and the end of the connection': { goaway: true },
 };
 
+// A message of gRPC, with a status that says all is well, or whatever `headers` say.
+function grpc(message, headers = {}, flags = 0) {
+    const head = Buffer.alloc(5, flags);
+    head.writeUInt32BE(message.length, 1);
+    const base64 = Buffer.concat([head, message]).toString('base64');
+    return { status: 200, headers: { 'content-type': 'application/grpc', 'grpc-status': '0', ...headers }, base64 };
+}
+
+// Fields of a message: [[number, text or bytes or fields]].
+function fields(...all) {
+    const varint = (n) => (n < 128 ? [n] : [(n & 127) | 128, ...varint(n >>> 7)]);
+    const bytesOf = (value) => (Array.isArray(value) ? fields(...value) : Buffer.from(value));
+    return Buffer.concat(all.flatMap(([n, value]) => [Buffer.from([...varint((n << 3) | 2), ...varint(bytesOf(value).length)]), bytesOf(value)]));
+}
+
+const routerAt = (url, jwt = 'eyJh.eyJi.c') => grpc(fields([1, 'sb-a'], [3, 'ta-a'], [5, [[1, jwt], [2, url]]]));
+const refused = (code, headers) => ({ status: 200, headers: { 'content-type': 'application/grpc', 'grpc-status': code, ...headers }, body: '' });
+
+// Beside those, of who speaks gRPC.
+const GRPC_ANSWERS = {
+    'a message of nothing': grpc(Buffer.alloc(0)),
+    'two messages': { ...grpc(Buffer.alloc(0)), base64: Buffer.alloc(10).toString('base64') },
+    'a message that says it is of 4 GiB': { ...grpc(Buffer.alloc(0)), base64: Buffer.from('\x00\xff\xff\xff\xff', 'latin1').toString('base64') },
+    'a message that is compressed': grpc(Buffer.from('x'), {}, 1),
+    'a message of 4 MiB': grpc(fields([1, Buffer.alloc(4 << 20, 'x')])),
+    'a message of many fields': grpc(Buffer.concat(Array(400000).fill(fields([1, [[1, 'a'], [2, 'b']]])))),
+    'a message within itself': grpc(Array.from({ length: 5000 }).reduce((inner) => fields([1, inner.length < 100000 ? inner : '']), Buffer.alloc(0))),
+    'a number without an end': grpc(Buffer.alloc(100, 0xff)),
+    'text that is no Unicode': grpc(fields([1, Buffer.from([0xff, 0xfe, 0])], [2, Buffer.from([0xc3, 0x28])])),
+    'a message with an id that is a path': grpc(fields([1, '../../x'])),
+    'a message with an id of lines': grpc(fields([1, 'a\r\nx-other: b'])),
+    'a router in the clear': routerAt('http://192.0.2.1'),
+    'a router elsewhere': routerAt('https://192.0.2.1'),
+    'a router that is a file': routerAt('file:///etc/passwd'),
+    'a token with lines': routerAt('https://127.0.0.1:1', 'a\r\nx-other: b'),
+    'a status that is none': refused('x'),
+    'a status beyond all': refused('4294967296'),
+    'words that are none': refused('3', { 'grpc-message': '%1b%5b31m%00%ff%'.repeat(200) }),
+    'details that are none': refused('8', { 'grpc-message': 'quota', 'grpc-status-details-bin': '!'.repeat(5000) }),
+    'its own answer, without trailers': { bare: true },
+};
+
 const KNOWN = ['unavailable', 'computer_gone', 'invalid_argument', 'limit', 'denied', 'timeout', 'internal', 'busy', 'unsupported'];
 
 function checkTold({ isError, value }, where) {
@@ -62,7 +104,8 @@ async function ask(t, { fake, server }, answer, n) {
 }
 
 for (const name of NAMES) {
-    const answers = Object.entries(ANSWERS).filter((_, n) => process.env.SCALE === 'full' || n % PROVIDERS[name].patience === 0);
+    const all = { ...ANSWERS, ...(PROVIDERS[name].grpc ? GRPC_ANSWERS : {}) };
+    const answers = Object.entries(all).filter((_, n) => process.env.SCALE === 'full' || n % PROVIDERS[name].patience === 0);
     const group = (t, nth) =>
         t.test(`${nth + 1} of ${GROUPS}`, async (t) => {
             const { fake, server, start, live } = await world(t, name);

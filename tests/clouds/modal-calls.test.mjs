@@ -170,6 +170,8 @@ suite('calls of Modal', { concurrency: 4 }, () => {
                 { hangup: true },
                 { grpc: 14, message: 'try again', times: 2 },
                 { grpc: 13 },
+                { grpc: 8, times: 3 },
+                { grpc: 8, message: 'rate limit of 5 per second exceeded' },
                 { status: 503, body: 'busy' },
                 { status: 502, body: '<html>'.repeat(100000) },
                 { truncate: 0, handled: true },
@@ -231,6 +233,8 @@ suite('calls of Modal', { concurrency: 4 }, () => {
             [{ grpc: 3, message: 'must be less\n\u001b[31mthan this' }, 'invalid_argument', /_ARGUMENT: must be less {2}\[31mthan this$/],
             [{ grpc: 7, message: 'not with as-so-secret' }, 'denied', /PERMISSION_DENIED/],
             [{ grpc: 12 }, 'unsupported', /UNIMPLEMENTED/],
+            [{ grpc: 8, message: 'workspace quota exceeded' }, 'limit', /RESOURCE_EXHAUSTED: workspace quota exceeded$/],
+            [{ grpc: 8, message: 'busy' }, 'limit', /RESOURCE_EXHAUSTED: busy$/],
             [{ grpc: 14, message: 'x'.repeat(5000) }, 'unavailable', /UNAVAILABLE: x{100}/],
         ]) {
             const told = await fails(fault);

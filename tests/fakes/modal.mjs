@@ -1,7 +1,7 @@
 // Modal as a client sees it: the control plane (both generations of sandboxes) and the command router, in gRPC on one port.
 //
 //   node tests/fakes/modal.mjs [--port N] [--tls] [--token-id ID] [--token-secret SECRET] [--latency MS] [--clock-scale N]
-//                              [--max-sandboxes N] [--create-rate N] [--page N] [--skip STEPS]
+//                              [--max-sandboxes N] [--create-rate N] [--no-retry-after] [--page N] [--skip STEPS]
 //
 // prints {"api", "router", "admin", "environment", "ca"?} when ready. Without --tls it is HTTP/2 in the clear, which Modal's client
 // speaks to a server on loopback; the router's address reads https:// all the same, as the client demands.
@@ -436,6 +436,7 @@ class Cloud {
     }
 
     #throttle(message, seconds) {
+        if (this.options['no-retry-after']) throw new GrpcError('RESOURCE_EXHAUSTED', message);
         const value = messages.encode('RPCRetryPolicy', { retry_after_secs: seconds });
         const details = messages.encode('RPCStatus', {
             code: 8,
@@ -605,6 +606,7 @@ await runFake(
         'max-sandboxes': { type: 'string', default: '100000' },
         'create-rate': { type: 'string', default: '0' }, // a second; 0: as many as come
         skip: { type: 'string', default: '' }, // steps of images that are taken for done, as a regular expression
+        'no-retry-after': { type: 'boolean', default: false }, // past that rate it doesn't say when to come again
         page: { type: 'string', default: '100' }, // sandboxes in one answer to a list
     },
     async (options, folder, clock) => new Cloud(options, folder, clock),

@@ -41,13 +41,16 @@ static int call_in_turn(struct fly_backend *b, const struct request *r, struct p
     struct provider_call call = r->call;
     _cleanup_(cleanup_free) char *path = xasprintf("/v1/apps/%s/machines%s%s%s", app, r->machine ? "/" : "",
                                                    r->machine ? r->machine : "", r->verb);
+    bool far = false;
     provider.pace = pace;
     call.path = path;
+    call.ret_far = &far;
     for (int n = 0;; n++) {
         struct error why = ERROR_INIT;
         if (provider_call(&provider, &call, wait, ret, ret_status, &why) == 0)
             return 0;
-        if (n == AGAIN_MAX || !helps_again(r, *ret_status) || wait_pause(wait, pace_delay(n), NULL) < 0)
+        if (n == AGAIN_MAX || far || !helps_again(r, *ret_status) ||
+            wait_pause(wait, pace_delay(n), NULL) < 0)
             return error_set(err, why.code, "%s", why.msg);
     }
 }

@@ -104,6 +104,7 @@ struct modal_account *modal_account_new(const struct modal_account_options *o, s
     struct modal_account *a = xcalloc(1, sizeof(*a));
     pthread_mutex_init(&a->lock, NULL);
     a->pace = pace_new();
+    a->creating = pace_new();
     return fill(a, o, &profile, err) < 0 ? modal_account_free(a) : a;
 }
 
@@ -120,6 +121,7 @@ struct modal_account *modal_account_free(struct modal_account *a)
         return NULL;
     grpc_channel_unref(a->channel);
     pace_free(a->pace);
+    pace_free(a->creating);
     pthread_mutex_destroy(&a->lock);
     for (size_t i = 0; i < MODAL_IMAGES_MAX; i++)
         free(a->images[i].reference);

@@ -366,6 +366,7 @@ static int create_v2(struct modal_account *a, struct parts *p, size_t tag_count,
     wanted.sources = sources;
     wanted.n_sources = p->env.count > 0;
     const struct modal_call call = {.name = "SandboxCreateV2",
+                                    .pace = a->creating,
                                     .request = MODAL_MESSAGE(&wanted),
                                     .answer = &modal__sandbox_made__descriptor};
     _cleanup_(cleanup_modal_free) Modal__SandboxMade *made = modal_control(a, &call, wait, err);
@@ -414,6 +415,7 @@ static int create_v1(struct modal_account *a, struct parts *p, size_t tag_count,
     wanted.tags = p->tags.all;
     wanted.n_tags = tag_count;
     const struct modal_call call = {.name = "SandboxCreate",
+                                    .pace = a->creating,
                                     .request = MODAL_MESSAGE(&wanted),
                                     .answer = &modal__sandbox_made__descriptor};
     _cleanup_(cleanup_modal_free) Modal__SandboxMade *made = modal_control(a, &call, wait, err);

@@ -7,12 +7,15 @@
 #include <string.h>
 
 #include "backends/engine/contact.h"
+#include "backends/provider.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 
 #define FAILURES_MAX 3 /* of one call; the fourth is told */
 #define THROTTLES_MAX 1000
+#define REFUSALS_MAX 4                        /* one after the other */
+#define AFTER_MAX_S 3600.0                    /* whatever Modal asks for */
 #define ANSWER_TIMEOUT_NS (60 * NSEC_PER_SEC) /* for one attempt */
 #define WORDS_MAX 200
 #define JWT_BEGINS "eyJ" /* a JSON object in base64 */
@@ -37,7 +40,15 @@ int modal_told(const struct modal_account *a, const char *who, const struct grpc
     return error_set(err, why->code, "%s says %s: %s", who, grpc_code_name(status->code), words);
 }
 
-/* How long Modal wants us to wait; -1: it doesn't say that there were too many. */
+/* A time as a message has it, which may be any number and none. */
+static int64_t bounded_ns(double seconds)
+{
+    if (!(seconds > 0))
+        return 0;
+    return (int64_t)((seconds < AFTER_MAX_S ? seconds : AFTER_MAX_S) * NSEC_PER_SEC);
+}
+
+/* How long Modal wants us to wait; -1: it doesn't say so. */
 static int64_t throttled(const struct grpc_status *status)
 {
     int64_t ns = -1;
@@ -51,22 +62,53 @@ static int64_t throttled(const struct grpc_status *status)
             continue;
         _cleanup_(cleanup_modal_free) Modal__RetryPolicy *p =
             modal_unpack(&modal__retry_policy__descriptor, any->value.data, any->value.len, NULL);
-        if (p && p->after_s >= 0 && p->after_s < 3600)
-            ns = (int64_t)((double)p->after_s * NSEC_PER_SEC);
+        if (p)
+            ns = bounded_ns((double)p->after_s);
     }
     return ns;
 }
 
+/* RESOURCE_EXHAUSTED is what a rate has, and also what is used up until somebody ends or pays something: only
+ * the words tell. Without any it is a rate, which is what gRPC's own proxies mean. */
+static bool is_used_up(const char *words)
+{
+    static const char *const rate[] = {"rate limit", "rate exceeded",     "per second",
+                                       "throttl",    "too many requests", "slow down"},
+                             *const used_up[] = {"limit",  "quota",   "maximum",    "budget",
+                                                 "credit", "billing", "larger than"};
+    for (size_t i = 0; i < ARRAY_LEN(rate); i++)
+        if (strcasestr(words, rate[i]))
+            return false;
+    for (size_t i = 0; i < ARRAY_LEN(used_up); i++)
+        if (strcasestr(words, used_up[i]))
+            return true;
+    return false;
+}
+
+/* Being too much is a question of time while others come through. */
+static bool refusal_passes(struct pace *pace, struct modal_retry *r)
+{
+    const uint64_t successes = pace_successes(pace);
+    pace_slow_down(pace, 0);
+    r->refusals = successes == r->successes ? r->refusals + 1 : 0;
+    r->successes = successes;
+    r->delay_ns = r->pause_ns = r->refusals > 0 ? pace_delay(r->refusals - 1) : 0;
+    return r->refusals <= REFUSALS_MAX && r->throttles++ < THROTTLES_MAX;
+}
+
 bool modal_retry_helps(struct pace *pace, struct modal_retry *r, const struct grpc_status *status,
-                       const struct error *why)
+                       const struct error *why, const struct wait *wait)
 {
     const int64_t after = throttled(status);
     if (after >= 0) {
         pace_slow_down(pace, after); /* for all calls */
         r->delay_ns = after;
         r->pause_ns = 0;
-        return r->throttles++ < THROTTLES_MAX;
+        r->after_ns = pace_is_bearable(wait, after) ? 0 : after;
+        return r->after_ns == 0 && r->throttles++ < THROTTLES_MAX;
     }
+    if (status->code == GRPC_RESOURCE_EXHAUSTED && !is_used_up(status->message))
+        return refusal_passes(pace, r);
     if (why->code != ERR_UNAVAILABLE || !grpc_code_is_passing(status->code))
         return false;
     r->delay_ns = r->pause_ns = pace_delay(r->failures);
@@ -76,7 +118,7 @@ bool modal_retry_helps(struct pace *pace, struct modal_retry *r, const struct gr
 bool modal_retry(struct pace *pace, struct modal_retry *r, const struct grpc_status *status,
                  const struct error *why, const struct wait *wait)
 {
-    return modal_retry_helps(pace, r, status, why) && pace_pause(wait, r->pause_ns);
+    return modal_retry_helps(pace, r, status, why, wait) && pace_pause(wait, r->pause_ns);
 }
 
 void modal_attempt_over(const struct wait *call, struct grpc_status *status, struct error *why)
@@ -165,10 +207,9 @@ static int attempt(struct modal_account *a, const struct modal_call *call, struc
     return grpc_call(a->channel, &request, &bounded, ret, ret_status, err);
 }
 
-static int refused(struct modal_account *a, const struct grpc_status *status, const struct error *why,
-                   struct error *err)
+static int refused(const struct grpc_status *status, const struct modal_retry *r, struct error *err)
 {
-    modal_told(a, "Modal", status, why, err);
+    provider_refused_for(&r->why, r->after_ns, err);
     if (status->code == GRPC_UNAUTHENTICATED)
         return error_prefix(
             err, "Modal refuses the token (MODAL_TOKEN_ID and MODAL_TOKEN_SECRET, or the profile's)");
@@ -183,11 +224,14 @@ static int one_try(struct modal_account *a, const struct modal_call *call, const
     struct error why = ERROR_INIT;
     _cleanup_(grpc_status_done) struct grpc_status status = GRPC_STATUS_INIT;
     _cleanup_(heads_done) struct heads heads = {0};
-    if (make_heads(a, !call->without_auth, wait, &heads, err) < 0 || pace_take_turn(a->pace, wait, err) < 0)
+    struct pace *pace = call->pace ? call->pace : a->pace;
+    if (make_heads(a, !call->without_auth, wait, &heads, err) < 0)
         return -1;
+    if (pace_take_turn(pace, wait, &why) < 0)
+        return provider_too_late(&retry->why, &why, err);
     add_attempt(&heads, key, retry);
     if (attempt(a, call, &heads, message, wait, ret, &status, &why) == 0) {
-        pace_succeeded(a->pace);
+        pace_succeeded(pace);
         return 1;
     }
     modal_attempt_over(wait, &status, &why);
@@ -196,7 +240,8 @@ static int one_try(struct modal_account *a, const struct modal_call *call, const
         modal_auth_token_forget(a, heads.auth);
         return 0;
     }
-    return modal_retry(a->pace, retry, &status, &why, wait) ? 0 : refused(a, &status, &why, err);
+    modal_told(a, "Modal", &status, &why, &retry->why);
+    return modal_retry(pace, retry, &status, &why, wait) ? 0 : refused(&status, retry, err);
 }
 
 void *modal_control(struct modal_account *a, const struct modal_call *call, const struct wait *wait,

@@ -34,6 +34,7 @@ struct modal_account {
     bool v2;
     struct grpc_channel *channel;
     struct pace *pace;
+    struct pace *creating; /* of sandboxes: who makes too many can still end them */
 
     pthread_mutex_t lock; /* of all that follows */
     char *auth_token;
@@ -71,6 +72,7 @@ struct modal_call {
     const ProtobufCMessage *request;
     const ProtobufCMessageDescriptor *answer;
     bool without_auth; /* the call that gets the auth token */
+    struct pace *pace; /* of calls that are counted apart; NULL: the account's */
 };
 /* Sends it, and again where that may help. The answer, for modal_free(). NULL as of grpc_call(). */
 void *modal_control(struct modal_account *a, const struct modal_call *call, const struct wait *wait,
@@ -88,12 +90,16 @@ int modal_told(const struct modal_account *a, const char *who, const struct grpc
 struct modal_retry {
     int most; /* failures that are borne; 0: as many as usual */
     int failures, throttles;
-    int64_t delay_ns; /* before the attempt that comes */
-    int64_t pause_ns; /* of that, what isn't waited for in the queue */
+    int refusals;       /* for being too much, without a word when to come again, while nobody got through */
+    uint64_t successes; /* of all calls of the pace, as of the last such refusal */
+    int64_t delay_ns;   /* before the attempt that comes */
+    int64_t pause_ns;   /* of that, what isn't waited for in the queue */
+    int64_t after_ns;   /* that Modal wants to be left alone, and that is too long; else 0 */
+    struct error why;   /* of the last failure */
 };
 /* After a failure: whether it is to be sent once more, after the pause. */
 bool modal_retry_helps(struct pace *pace, struct modal_retry *r, const struct grpc_status *status,
-                       const struct error *why);
+                       const struct error *why, const struct wait *wait);
 /* The same, and the pause. */
 bool modal_retry(struct pace *pace, struct modal_retry *r, const struct grpc_status *status,
                  const struct error *why, const struct wait *wait);

@@ -124,7 +124,7 @@ static int recover(struct modal_output *o, struct grpc_status *status, const str
         o->renewed = true;
         return modal_route_renew(r, &o->route, wait, err);
     }
-    if (modal_retry_helps(r->pace, &o->retry, status, why))
+    if (modal_retry_helps(r->pace, &o->retry, status, why, wait))
         return pause_before_next(o, wait, err);
     return modal_told(r->account, "Modal's command router", status, why, err);
 }

@@ -144,8 +144,8 @@ static int one_try(struct modal_router *r, const char *name, const struct buf *m
     _cleanup_(grpc_status_done) struct grpc_status status = GRPC_STATUS_INIT;
     _cleanup_(modal_route_done) struct modal_route route;
     modal_route_of(r, &route);
-    if (pace_take_turn(r->pace, wait, err) < 0)
-        return -1;
+    if (pace_take_turn(r->pace, wait, &why) < 0)
+        return provider_too_late(&retry->why, &why, err);
     if (attempt(&route, name, message, limit_ns, wait, ret, &status, &why) == 0) {
         pace_succeeded(r->pace);
         return 1;
@@ -155,9 +155,10 @@ static int one_try(struct modal_router *r, const char *name, const struct buf *m
         *renewed = true;
         return modal_route_renew(r, &route, wait, err) < 0 ? -1 : 0;
     }
-    if (modal_retry(r->pace, retry, &status, &why, wait))
-        return 0;
-    return modal_told(r->account, "Modal's command router", &status, &why, err);
+    modal_told(r->account, "Modal's command router", &status, &why, &retry->why);
+    return modal_retry(r->pace, retry, &status, &why, wait)
+               ? 0
+               : provider_refused_for(&retry->why, retry->after_ns, err);
 }
 
 /* The answer, for modal_free(). */

@@ -7,12 +7,13 @@
 // and what happens, one or several of:
 //
 //   delay      milliseconds before the answer begins
-//   status     the answer is this instead, with `headers` and `body` (text, or a value that goes as JSON)
-//   grpc       the answer is this gRPC status instead, with `message`
+//   status     the answer is this instead, with `headers` and `body` (text, or a value that goes as JSON) or its bytes in `base64`
+//   grpc       the answer is this gRPC status instead, with `message`, and the bytes in `details` (base64)
 //   drop       the connection (of HTTP/2: the stream) is closed without an answer
 //   hangup     the whole connection is, with all that goes on over it; at once, or where `cut` says
 //   cut        after so many bytes of the body the connection (of HTTP/2: the stream) is reset
 //   truncate   after so many bytes the body ends as if it were whole
+//   bare       its trailers are left out
 //   stall      after so many bytes nothing more ever comes
 //   trickle    the body comes in pieces of so many bytes, `pause` milliseconds apart (10 unless told)
 //   goaway     HTTP/2: GOAWAY before the answer; HTTP/1.1: "Connection: close"
@@ -25,12 +26,15 @@ const KEYS = new Set([
     'status',
     'headers',
     'body',
+    'base64',
     'grpc',
     'message',
+    'details',
     'drop',
     'hangup',
     'cut',
     'truncate',
+    'bare',
     'stall',
     'trickle',
     'pause',

@@ -2,7 +2,7 @@
 // in the clear. It counts requests, lets faults strike (faults.mjs), adds latency, and has a second listener to be driven by:
 //
 //   GET    /state      what the provider has, from the fake
-//   GET    /requests   what came in: [{n, connection, http, method, path, status, bytes, fault}]; DELETE forgets it
+//   GET    /requests   what came in: [{n, connection, http, method, path, status, bytes, fault, grpc (its status)}]; DELETE forgets it
 //   GET    /faults     the table with counts; PUT sets it
 //   PUT    /options    changes some of the fake's options, such as {"latency": 20}
 //   POST   /clock      {"advance": seconds}
@@ -24,6 +24,7 @@ const BODY_MAX = 256 << 20;
 // One answer on its way out. It may be spoilt: see faults.mjs. What is asked of it after its end is ignored.
 class Reply {
     status = 0;
+    grpc; // the status of gRPC, if it has one
     bytes = 0;
     closed = false;
     #res;
@@ -65,6 +66,7 @@ class Reply {
         }
         if (this.closed || this.status) return undefined;
         this.status = status;
+        this.grpc = Number(headers['grpc-status']);
         return this.#res.stream.respond({ ':status': status, ...headers }, { endStream: true });
     }
 
@@ -88,7 +90,10 @@ class Reply {
     end(chunk = '', trailers) {
         if (chunk.length) this.write(chunk);
         if (this.closed || this.#left <= 0) return;
-        if (trailers) this.#res.addTrailers(trailers);
+        if (trailers && !this.#fault.bare) {
+            this.grpc = Number(trailers['grpc-status']);
+            this.#res.addTrailers(trailers);
+        }
         if (this.#trickling) this.#trickling = this.#trickling.then(() => this.#res.end());
         else this.#res.end();
     }
@@ -238,7 +243,7 @@ export class Listener {
                 .filter((key) => !['match', 'at', 'times', 'seen', 'hit', 'matches'].includes(key))
                 .join('+');
         const reply = new Reply(res, fault);
-        reply.onClose(() => Object.assign(line, { status: reply.status, bytes: reply.bytes }));
+        reply.onClose(() => Object.assign(line, { status: reply.status, bytes: reply.bytes, grpc: reply.grpc }));
         const request = {
             method: req.method,
             path: where,
@@ -263,6 +268,7 @@ export class Listener {
                 'content-type': 'application/grpc',
                 'grpc-status': String(fault.grpc),
                 'grpc-message': encodeURIComponent(fault.message ?? ''),
+                ...(fault.details ? { 'grpc-status-details-bin': fault.details } : {}),
             });
         }
         const text =
@@ -273,7 +279,7 @@ export class Listener {
             'content-type': typeof fault.body === 'string' ? 'text/html' : 'application/json',
             ...fault.headers,
         });
-        reply.end(text);
+        reply.end(fault.base64 === undefined ? text : Buffer.from(fault.base64, 'base64'));
     }
 
     async #administer(req, res) {
