@@ -31,6 +31,13 @@ test('a temporary computer lives as long as its session', needsRooms, async (t) 
     assert.deepEqual(await sandboxes(fake), []);
 });
 
+test('our program can be put where the disk is full', needsRooms, async (t) => {
+    const { server } = await world(t, ['--disk', '48']);
+    const filler = await server.run('rm -r ~/.sandbox; (while :; do cat /dev/zero >>big; sleep 0.1; done) >/dev/null 2>&1 & cat /dev/zero >more; echo $!');
+    assert.equal((await server.run('echo here')).stdout, 'here\n');
+    assert.equal((await server.run(`kill ${filler.stdout.trim()} && rm big more && echo removed`)).stdout, 'removed\n');
+});
+
 test('a permanent computer is paused when the server ends, and comes back with its files', needsRooms, async (t) => {
     const { fake, server, start } = await world(t);
     await server.run('echo kept >file; sleep 1000 >/dev/null 2>&1 &', { computer_id: 'keep-me', temporary: false });

@@ -36,8 +36,12 @@
 
 #define FOLDER ".sandbox"
 #define SPOOL_FOLDER FOLDER "/command-output"
-/* An upload has no mode; so whoever starts it first makes it a program. */
-#define STARTER "[ -x \"$0\" ] || chmod 755 \"$0\"; exec \"$0\" " SERVE_COMMAND
+#define MEMORY "/dev/shm/"
+/* $0: our program, unless it had to be put into memory, as $1, since the disk is full. An upload has no mode;
+ * so whoever starts it first makes it a program. */
+#define STARTER                                                                                              \
+    "[ -f \"$1\" ] || set -- \"$0\" \"$0\"; [ -x \"$1\" ] || chmod 755 \"$1\"; exec \"$1\" " SERVE_COMMAND
+#define STATUS_NO_ROOM 507
 #define EXIT_NOT_FOUND 127 /* the shell's own, where our program isn't there */
 #define EXIT_CANNOT_EXECUTE 126
 
@@ -99,17 +103,16 @@ static int read_home(struct e2b_instance *i, const json_t *answer, const char *n
     return 0;
 }
 
-int e2b_envd_upload(struct e2b_instance *i, const struct wait *wait, struct error *err)
+static int upload(struct e2b_instance *i, const char *name, const struct wait *wait, json_t **ret,
+                  int *ret_status, struct error *err)
 {
     struct e2b_envd envd;
-    char name[64], boundary[RANDOM_HEX_SIZE(16)];
-    guest_name(name, sizeof(name));
+    char boundary[RANDOM_HEX_SIZE(16)];
     random_hex(boundary, 16);
     _cleanup_(cleanup_free) char *type = xasprintf("multipart/form-data; boundary=%s", boundary);
     _cleanup_(cleanup_free) char *encoded = http_encode(name);
     _cleanup_(cleanup_free) char *path = xasprintf("/files?path=%s", encoded);
     _cleanup_(buf_done) struct buf body = BUF_INIT(guest_image_size + KIB);
-    _cleanup_(cleanup_json_decref) json_t *answer = NULL;
     if (buf_printf(&body,
                    "--%s\r\nContent-Disposition: form-data; name=\"file\"; filename=\"guest\"\r\n"
                    "Content-Type: application/octet-stream\r\n\r\n",
@@ -124,9 +127,22 @@ int e2b_envd_upload(struct e2b_instance *i, const struct wait *wait, struct erro
                                        .byte_count = body.len,
                                        .content_type = type,
                                        .repeatable = true};
-    if (provider_call(&envd.provider, &call, wait, &answer, NULL, err) < 0)
-        return error_prefix(err, "put our program into it");
-    return read_home(i, answer, name, err);
+    return provider_call(&envd.provider, &call, wait, ret, ret_status, err);
+}
+
+/* A computer that is there already may have a full disk, and a program of another server's. */
+int e2b_envd_upload(struct e2b_instance *i, const struct wait *wait, struct error *err)
+{
+    char name[64];
+    int status = 0;
+    guest_name(name, sizeof(name));
+    _cleanup_(cleanup_free) char *in_memory = xasprintf(MEMORY "%s", name);
+    _cleanup_(cleanup_json_decref) json_t *answer = NULL, *unused = NULL;
+    if (upload(i, name, wait, &answer, &status, err) == 0)
+        return read_home(i, answer, name, err);
+    if (status == STATUS_NO_ROOM && i->home[0] && upload(i, in_memory, wait, &unused, NULL, NULL) == 0)
+        return 0;
+    return error_prefix(err, "put our program into it");
 }
 
 int e2b_envd_ask(struct e2b_instance *i, const struct wait *call, struct error *err)
@@ -188,9 +204,10 @@ static int start(struct call *c, const struct wait *wait, struct error *err)
     char name[64];
     guest_name(name, sizeof(name));
     _cleanup_(cleanup_free) char *path = xasprintf("%s/%s", c->i->home, name);
+    _cleanup_(cleanup_free) char *in_memory = xasprintf(MEMORY "%s", name);
     _cleanup_(cleanup_json_decref) json_t *message =
-        json_pack("{s:{s:s, s:[s,s,s], s:o, s:s}, s:b}", "process", "cmd", "/bin/sh", "args", "-c", STARTER,
-                  path, "envs", environment(c->i), "cwd", c->i->home, "stdin", 1);
+        json_pack("{s:{s:s, s:[s,s,s,s], s:o, s:s}, s:b}", "process", "cmd", "/bin/sh", "args", "-c", STARTER,
+                  path, in_memory, "envs", environment(c->i), "cwd", c->i->home, "stdin", 1);
     if (!message)
         return error_set(err, ERR_INTERNAL, "the sandbox's home folder is no text");
     if (connect_open(&c->envd.provider, "/process.Process/Start", message, wait, &c->stream, &status, err) <
