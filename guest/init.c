@@ -98,7 +98,8 @@ static int leave_keyring(struct guest_error *err)
     return 0;
 }
 
-/* The first packet of the channel, with the v1 groups to join. ret_disk: -1 without one. */
+/* The first packet of the channel, with the v1 groups to join. The kernel asks who opened their files, so
+ * that it may still be done when we aren't the host's root any more. ret_disk: -1 without one. */
 static int await_begin(int *ret_disk, struct guest_error *err)
 {
     struct packet *packet = &init.packet;
@@ -115,6 +116,7 @@ static int await_begin(int *ret_disk, struct guest_error *err)
             return report(err, "join group");
     *ret_disk = disks ? packet_take_fd(packet, 0) : -1;
     packet_close_fds(packet);
+    FAULT_POINT("init.begun");
     return 0;
 }
 
@@ -135,7 +137,7 @@ static int enter_folder(int folder, int disk, struct guest_error *err)
 {
     if (disk < 0 && fchdir(folder) < 0) /* it is ours alone: 0700 */
         return report(err, "enter folder");
-    if (unshare(CLONE_NEWNS | CLONE_NEWCGROUP) < 0)
+    if (unshare(CLONE_NEWNS) < 0)
         return report(err, "unshare");
     if (disk >= 0 && (sys_move_mount(disk, AT_FDCWD, "/mnt") < 0 || chdir("/mnt") < 0))
         return report(err, "attach disk");
@@ -179,14 +181,14 @@ static int limit_resources(const struct guest_create *create, struct guest_error
     return setrlimit(RLIMIT_DATA, &data) < 0 ? report(err, "limit memory") : 0;
 }
 
-/* The computer's ids, its folder, its tree. */
+/* The computer's ids, its folder, its tree; and its groups, which are the root of those that it sees. */
 static int move_in(const struct init_start *start, struct guest_error *err)
 {
     char go;
-    if (await_begin(&init.disk, err) < 0)
+    const bool ahead = start->create->flags & GUEST_AHEAD;
+    if (!ahead && await_begin(&init.disk, err) < 0)
         return -1;
     const int disk = init.disk;
-    FAULT_POINT("init.begun");
     _cleanup_fd_ int folder = disk < 0 ? open_folder(start->create->folder, err) : -1;
     if (disk < 0 && folder < 0)
         return -1;
@@ -200,7 +202,16 @@ static int move_in(const struct init_start *start, struct guest_error *err)
         return -1;
     FAULT_POINT("init.in-folder");
     close(FD_SYNC);
-    return tree_make(start->root_flags, start->slot, start->create->shm_bytes, err);
+    if (tree_make(start->root_flags, start->slot, start->create->shm_bytes, err) < 0)
+        return -1;
+    FAULT_POINT("init.tree-made");
+    if (ahead) { /* from now on our folder may move */
+        const struct guest_ready half = {.type = GUEST_READY};
+        packet_send(FD_CHANNEL, &half, sizeof(half), -1, 0);
+    }
+    if (ahead && await_begin(&init.disk, err) < 0)
+        return -1;
+    return unshare(CLONE_NEWCGROUP) < 0 ? report(err, "unshare groups") : 0;
 }
 
 static int shut_in(uint32_t root_flags, struct guest_error *err)
@@ -220,7 +231,6 @@ static int set_up(const struct init_start *start, struct guest_error *err)
     FAULT_POINT("init.born");
     if (move_in(start, err) < 0)
         return -1;
-    FAULT_POINT("init.tree-made");
     if (replace_standard_descriptors(err) < 0)
         return -1;
     init.use_reapers = start->create->flags & GUEST_SCOPE_REAPER;

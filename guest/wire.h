@@ -35,7 +35,8 @@ enum guest_type {
     GUEST_SETUP = 1,  /* server -> zygote; reply GUEST_REPLY */
     GUEST_CREATE = 2, /* server -> zygote; reply GUEST_REPLY with the pidfd of init */
     GUEST_REPLY = 3,
-    GUEST_READY = 4,   /* init -> server, once: the computer is complete, or what failed; then init exits */
+    GUEST_READY = 4,   /* init -> server, once, or twice (GUEST_AHEAD): the computer is complete, or what
+                          failed; then init exits */
     GUEST_EXEC = 5,    /* server -> init; answered on the status pipe */
     GUEST_KILL = 6,    /* server -> init: end all of an exec (only with GUEST_SCOPE_REAPER) */
     GUEST_OPEN = 7,    /* server -> init: make a new file; answered on the socket passed with it */
@@ -106,6 +107,9 @@ struct guest_create {
 #define GUEST_HAS_CGROUP2 (1U << 0)
 #define GUEST_SCOPE_REAPER (1U << 1) /* no cgroup2 to kill by: a subreaper process per exec */
 #define GUEST_KEPT (1U << 2)
+/* `folder` is there: init makes its tree, says GUEST_READY, waits for GUEST_BEGIN, and says GUEST_READY
+ * again. */
+#define GUEST_AHEAD (1U << 3)
 
 /* The host name of a computer that was made without one. `pid` as the reply to its create had it.
  * Descriptors: [0] its lock, if it is to outlive the server. */
@@ -142,11 +146,11 @@ struct guest_reply {
 #define GUEST_REPLY_PROC_HIDDEN (1U << 0)
 
 /* What takes the server time, folders and groups, is made while the kernel makes the namespaces: init waits
- * for this packet before it touches any. Descriptors: with GUEST_BEGIN_DISK, a mount that is attached
- * nowhere, whose root is what `folder` is otherwise; then files `tasks` of v1 groups, open for writing. Init
- * writes "0" to each before it runs anything, while it has one thread and the host's root. (`cgroup.procs`
- * would do too, but each write to it waits for a grace period of the kernel's RCU, 6 ms and more when idle.)
- */
+ * for this packet before it touches any. With GUEST_AHEAD it waits later, so that all of this is over before
+ * somebody wants a computer. Descriptors: with GUEST_BEGIN_DISK, a mount that is attached nowhere, whose root
+ * is what `folder` is otherwise; then files `tasks` of v1 groups, open for writing. Init writes "0" to each
+ * before it runs anything, while it has one thread. (`cgroup.procs` would do too, but each write to it waits
+ * for a grace period of the kernel's RCU, 6 ms and more when idle.) */
 struct guest_begin {
     uint32_t type;
     uint32_t flags;

@@ -198,9 +198,11 @@ struct backend_ops {
     void (*describe)(const struct backend *b, struct backend_description *ret);
 
     /* Makes ahead of time, in the folder and by the key of a spec without an id, what create would make, as
-     * far as it isn't the computer's own. create is then told (`prepared`), with the same key; the folder may
-     * have moved. NULL: there is nothing. What it has made, reap removes; also after a failure. */
-    int (*prepare)(struct backend *b, const struct computer_spec *spec, struct error *err);
+     * far as it isn't the computer's own. ret: a computer that isn't complete, and gets so by give_id; until
+     * then there is no exec. If it stays NULL, create is told (`prepared`), with the same key; the folder may
+     * have moved. NULL: there is nothing. What it has made, remove or reap removes; also after a failure. */
+    int (*prepare)(struct backend *b, const struct computer_spec *spec, struct instance **ret,
+                   struct error *err);
     /* Computers that outlive the state directory's memory of them. Both NULL: there are none. find: 1 and ret
      * if there is one under the spec's principal and id, 0 if not, -1. list: calls fn for each, with what fn
      * may keep by taking its members. */

@@ -85,7 +85,8 @@ struct running_call {
 };
 
 /* Made ahead: a computer without an id, which nobody has used; or, where computers need their id from birth
- * or no pool is wanted, just a folder for one, with what the backend has prepared. */
+ * or no pool is wanted, just a folder for one, with what the backend has prepared: its instance, too, if that
+ * is one. */
 struct spare {
     struct folder folder; /* under a name that nobody knows */
     struct record record; /* what a reaper needs; without a key: none, there is but the folder */

@@ -1,7 +1,7 @@
 /* What is made ahead, while nobody waits: whole computers without an id, if the backend can name them later;
- * else one folder, with what the backend can make ahead. A spare looks like a computer that is being born: a
- * locked folder under a name that nobody knows, but with a record if there is more than the folder, so that a
- * reaper finds all of it when its server was killed. */
+ * else one folder, with what the backend can make ahead, which may be a computer that isn't complete. A spare
+ * looks like a computer that is being born: a locked folder under a name that nobody knows, but with a record
+ * if there is more than the folder, so that a reaper finds all of it when its server was killed. */
 #include "computers/registry.h"
 
 #include <stdio.h>
@@ -86,7 +86,12 @@ static int fill(struct computers *c, const char *principal, struct spare *s)
     s->record.data = b->ops->plan(b, &spec);
     if (store_write(&s->folder, &s->record, NULL) < 0)
         return -1;
-    return makes_whole(c) ? make_whole(c, &self, &spec, s) : b->ops->prepare(b, &spec, NULL);
+    if (makes_whole(c))
+        return make_whole(c, &self, &spec, s);
+    if (b->ops->prepare(b, &spec, &s->instance, NULL) < 0)
+        return -1;
+    FAULT_POINT("spare.prepared");
+    return 0;
 }
 
 static int make_spare(struct computers *c, const char *principal, struct spare *ret)

@@ -45,6 +45,11 @@ static void computers_are_separate(struct contract *t)
     computer_remove(&b);
 }
 
+static int stay(void *ctx, struct error *err)
+{
+    return 0;
+}
+
 static void a_prepared_folder_changes_nothing(struct contract *t)
 {
     struct contract_computer c;
@@ -52,12 +57,32 @@ static void a_prepared_folder_changes_nothing(struct contract *t)
     computer_begin(t, &c, true);
     struct computer_spec ahead = c.spec;
     ahead.id = "";
-    if (t->backend->ops->prepare && t->backend->ops->prepare(t->backend, &ahead, &err) < 0)
+    if (t->backend->ops->prepare && t->backend->ops->prepare(t->backend, &ahead, &c.instance, &err) < 0)
         fail_msg("prepare: %s", err.msg);
     c.spec.prepared = true;
-    computer_create(&c);
+    if (!c.instance)
+        computer_create(&c);
+    else if (t->backend->ops->give_id(c.instance, &c.spec, stay, NULL, &err) < 0)
+        fail_msg("give_id: %s", err.msg);
     free(must_shell(&c, "echo a > file && test -O file"));
     computer_remove(&c); /* nothing of it is left either */
+}
+
+static void what_was_prepared_for_nobody_is_removed(struct contract *t)
+{
+    struct contract_computer c;
+    struct error err = ERROR_INIT;
+    computer_begin(t, &c, true);
+    c.spec.id = "";
+    if (t->backend->ops->prepare && t->backend->ops->prepare(t->backend, &c.spec, &c.instance, &err) < 0)
+        fail_msg("prepare: %s", err.msg);
+    if (c.instance) {
+        assert_true(t->backend->ops->alive(c.instance));
+        computer_remove(&c);
+        return;
+    }
+    assert_int_equal(t->backend->ops->reap(t->backend, &c.spec, NULL, &err), 0);
+    computer_forget(&c);
 }
 
 static void create_that_comes_too_late(struct contract *t)
@@ -369,6 +394,7 @@ const struct contract_case ANY_CASES[] = {
 const struct contract_case LIFE_CASES[] = {
     {"computers are separate", computers_are_separate, 0},
     {"a prepared folder changes nothing", a_prepared_folder_changes_nothing, 0},
+    {"what was prepared for nobody is removed", what_was_prepared_for_nobody_is_removed, 0},
     {"a killed computer is gone", killed_computers_are_gone, 0},
     {"permanent computers come back", permanent_computers_come_back, BACKEND_PERSISTENT},
     {"what was killed keeps its files", what_was_killed_keeps_its_files, BACKEND_PERSISTENT},

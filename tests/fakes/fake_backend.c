@@ -446,8 +446,10 @@ static void instance_free(struct fake_instance *i, int *counter)
     free(i);
 }
 
-static int fake_prepare(struct backend *b, const struct computer_spec *spec, struct error *err)
+static int fake_prepare(struct backend *b, const struct computer_spec *spec, struct instance **ret,
+                        struct error *err)
 {
+    (void)ret; /* nothing but a folder */
     struct fake *f = fake_of(b);
     const char *folder = spec->folder;
     if (f->hooks.prepare && f->hooks.prepare(f->hooks.ctx, folder, err) < 0)

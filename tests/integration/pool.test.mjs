@@ -32,6 +32,8 @@ const groupsOf = (key, within = '/sys/fs/cgroup') => foldersIn(within).flatMap((
 
 const processesOf = (key) => groupsOf(key).flatMap((group) => fs.readFileSync(path.join(group, 'cgroup.procs'), 'utf8').match(/\d+/g) ?? []);
 
+const begunProcess = (key) => eventually('its process is there', () => processesOf(key)[0]);
+
 const isSpare = ([name]) => name.startsWith('.new-');
 
 // Its keys. The record of a spare is written before the spare is made, so the last of them may not be ready.
@@ -130,29 +132,60 @@ test('two servers on one state directory have a pool each', needsRoot, async (t)
     assert.deepEqual(namedComputersIn(stateDir), ['three', 'two']);
 });
 
-test('--warm-pool 0 makes none, but still what needs no process', needsRoot, async (t) => {
+// At most one process, which waits to be begun: none of a computer that is complete.
+test('--warm-pool 0 makes none, and begins one', needsRoot, async (t) => {
     const server = await startServer(t, { args: ['--warm-pool', '0'] });
-    await server.run('true', { computer_id: 'only' });
-    for (let i = 0; i < 3; i++) {
-        const [ahead] = await fullPool(server, 1);
-        assert.deepEqual(processesOf(ahead), []);
-        const { stdout } = await server.run('hostname', { computer_id: `next-${i}`, temporary: i !== 1 });
-        assert.equal(stdout, `next-${i}\n`);
-        assert.equal(keys(server.stateDir).get(`next-${i}`), ahead);
-        assert.notDeepEqual(processesOf(ahead), []);
-    }
+    const look = 'cat /proc/self/cgroup; cat /proc/self/uid_map; id -u; ls -A /root /tmp; pgrep -c .';
+    const withoutIds = ({ stdout }) => stdout.replaceAll(/^( +\d+) +\d+ +/gm, '$1 - ').replace(/e\d+$/m, 'e');
+    const only = await server.run(look, { computer_id: 'only' });
+    const seen = [];
+    await eventually('one that was begun is used, for each kind', async () => {
+        const ahead = [...keys(server.stateDir)].filter(isSpare).map(([, key]) => key); // it may not be ready yet
+        const id = `next-${seen.length}`, temporary = seen.length % 2 === 0;
+        const next = await server.run(look, { computer_id: id, temporary });
+        assert.equal(withoutIds(next), withoutIds(only));
+        assert.equal((await server.run('hostname', { computer_id: id })).stdout, `${id}\n`);
+        seen.push({ temporary, range: next.stdout.match(/^ +0 +(\d+)/m)[1], begun: ahead.includes(keys(server.stateDir).get(id)) });
+        return [true, false].every((kind) => seen.some(({ temporary, begun }) => begun && temporary === kind));
+    });
+    assert.equal(new Set(seen.map(({ range }) => range)).size, seen.length, 'user ids of their own');
     const [unused] = await fullPool(server, 1);
-    await server.stop();
+    const pid = await begunProcess(unused);
+    assert.deepEqual(await server.stop(), { code: 0, signal: null });
     assert.deepEqual(groupsOf(unused), []);
+    assert.ok(!fs.existsSync(`/proc/${pid}`));
 });
 
-test('SIGKILL of a server that has made a folder ahead: the next start removes it', needsRoot, async (t) => {
+test('SIGKILL of a server that has begun one: its process goes at once, the rest at the next start', needsRoot, async (t) => {
     const stateDir = temporaryFolder(t, 'state-');
     const first = await startServer(t, { stateDir, args: ['--warm-pool', '0'] });
     await first.run('true', { computer_id: 'only' });
     const [ahead] = await fullPool(first, 1);
+    const pid = await begunProcess(ahead);
     await first.kill('SIGKILL');
+    await eventually('its process is gone', () => !fs.existsSync(`/proc/${pid}`));
     await startServer(t, { stateDir });
     await eventually('all of it is cleared away', () => computersIn(stateDir).length === 0);
     assert.deepEqual(groupsOf(ahead), []);
+});
+
+test('one that was begun and has died is not used', needsRoot, async (t) => {
+    const server = await startServer(t, { args: ['--warm-pool', '0'] });
+    await server.run('true', { computer_id: 'only' });
+    const [ahead] = await fullPool(server, 1);
+    const pid = await begunProcess(ahead);
+    process.kill(pid, 'SIGKILL');
+    await eventually('it is gone', () => !fs.existsSync(`/proc/${pid}`));
+    assert.equal((await server.run('hostname', { computer_id: 'next' })).stdout, 'next\n');
+    assert.notEqual(keys(server.stateDir).get('next'), ahead);
+    assert.deepEqual(groupsOf(ahead), []);
+});
+
+test('who wants other limits gets no computer that was begun', needsRoot, async (t) => {
+    const server = await startServer(t, { args: ['--warm-pool', '0', '--lifecycle-tools'] });
+    await server.run('true', { computer_id: 'only' });
+    const [ahead] = await fullPool(server, 1);
+    const { result } = await server.request('tools/call', { name: 'computer_create', arguments: { computer_id: 'small', memory: '100m' } });
+    assert.ok(!result.isError, JSON.stringify(result));
+    assert.notEqual(keys(server.stateDir).get('small'), ahead);
 });

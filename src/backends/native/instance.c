@@ -1,5 +1,5 @@
-/* The life of one computer: made (or brought back), recorded, killed, removed. Of one that has outlived
- * another server there is more in remains.c. */
+/* The life of one computer: made (or brought back), recorded, killed, removed. How it is born is in birth.c,
+ * how one is found that has outlived another server in remains.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,16 +23,12 @@
 #include "base/mem.h"
 #include "base/path.h"
 
-#define READY_TIMEOUT_NS (20 * NSEC_PER_SEC)
 #define DEATH_TIMEOUT_MS 5000
 #define NAME_TIMEOUT_NS (2 * NSEC_PER_SEC)
+#define BLANK_TIMEOUT_NS (20 * NSEC_PER_SEC)
 #define LEAVE_TIMEOUT_NS (2 * NSEC_PER_SEC)
-#define NOFILE 4096
 #define REMOVE_ATTEMPTS 5
 #define OWN_TIMEOUT_NS (120 * NSEC_PER_SEC)
-#define SHM_BYTES (64 * MIB)
-/* Programs ask for more than they use: node has 560 MiB of data when it has 50 in memory. */
-#define DATA_PER_MEMORY 4
 
 /* What all have, and what this one has of its own. */
 static struct cgroup_values values_of(const struct native *n, const struct computer_spec *spec)
@@ -78,6 +73,7 @@ struct native_instance *instance_new(struct native *n, struct zygote *zygote,
     i->env = spec->options && spec->options->env ? strv_copy(spec->options->env) : NULL;
     i->id_base = id_base;
     i->pidfd = i->channel = i->oom = i->lock = -1;
+    i->birth = (struct cgroup_birth)CGROUP_BIRTH_NONE;
     i->plain = n->plain;
     i->disks = &n->disks;
     i->disk = disk_of(n, spec);
@@ -97,6 +93,7 @@ struct native_instance *instance_free(struct native_instance *i)
     fd_close(i->oom);
     fd_close(i->lock);
     disk_close(&i->disk);
+    cgroup_birth_done(&i->birth);
     figures_done(&i->figures);
     zygote_unref(i->zygote);
     json_decref(i->groups);
@@ -105,12 +102,6 @@ struct native_instance *instance_free(struct native_instance *i)
     free(i->folder);
     free(i);
     return NULL;
-}
-
-/* How the zygote numbers an id of the host. */
-static uint32_t guest_id(const struct native *n, uint32_t id)
-{
-    return n->rung == RUNG_ONE_ID ? 0 : n->rung == RUNG_RANGE ? id - n->ids.first + 1 : id;
 }
 
 uint32_t instance_owner(const struct native_instance *i)
@@ -122,221 +113,6 @@ uint32_t instance_owner(const struct native_instance *i)
 char *instance_home(const struct native_instance *i)
 {
     return i->native->rung == RUNG_WEAK ? xasprintf("%s/native/upper", i->folder) : NULL;
-}
-
-/* FOLDER as the zygote names it: beneath the state directory. NULL: it isn't. */
-static const char *folder_in_state(const struct native *n, const char *folder, struct error *err)
-{
-    size_t length = strlen(n->state_dir);
-    if (strncmp(folder, n->state_dir, length) == 0 && folder[length] == '/')
-        return folder + length + 1;
-    error_set(err, ERR_INVALID, "the computer's folder %s is not beneath %s", folder, n->state_dir);
-    return NULL;
-}
-
-/* Where no group holds them. */
-static void fill_limits(const struct native_instance *i, struct guest_create *r)
-{
-    const struct native *n = i->native;
-    const struct cgroup_place *places = n->cgroups.places;
-    if (places[CGROUP_PIDS].weaker)
-        r->nproc = (uint32_t)i->values.pids + rung_processes_before(n->rung, n->machine.proc);
-    if (places[CGROUP_MEMORY].weaker)
-        r->data_bytes = (uint64_t)i->values.memory_bytes * DATA_PER_MEMORY;
-}
-
-static int fill_request(const struct native_instance *i, struct guest_create *r, struct error *err)
-{
-    const char *folder = folder_in_state(i->native, i->folder, err);
-    if (!folder)
-        return -1;
-    int length = snprintf(r->folder, sizeof(r->folder), "%s/native", folder);
-    if (length >= (int)sizeof(r->folder))
-        return error_set(err, ERR_INVALID, "the computer's folder has too long a path: %s", i->folder);
-    snprintf(r->hostname, sizeof(r->hostname), "%s", i->id);
-    cgroup_name(i->key, r->group, sizeof(r->group));
-    r->id_base = guest_id(i->native, i->id_base);
-    r->id_count = i->native->ids.size;
-    fill_limits(i, r);
-    r->nofile = NOFILE;
-    r->shm_bytes = SHM_BYTES;
-    r->file_bytes = i->disk.way == DISK_WATCHED ? (uint64_t)i->disk.limit.bytes : 0;
-    return 0;
-}
-
-int instance_await_ready(struct native_instance *i, const struct wait *wait, struct guest_ready *ret,
-                         int *ret_fd, struct error *err)
-{
-    int64_t latest = clock_now() + READY_TIMEOUT_NS;
-    struct wait bounded = wait_at_most(wait, latest);
-    if (wait_fd(i->channel, POLLIN, &bounded, NULL, err) < 0) {
-        if (err && err->code == ERR_TIMEOUT && bounded.deadline == latest)
-            err->code = ERR_UNAVAILABLE; /* the caller has time left: this limit is ours */
-        return error_prefix(err, "make the computer");
-    }
-    _cleanup_fd_ int fd = -1;
-    ssize_t n = channel_receive(i->channel, ret, sizeof(*ret), &fd);
-    if (n != sizeof(*ret) || ret->type != GUEST_READY)
-        return error_set(err, ERR_UNAVAILABLE,
-                         "make the computer: its first process ended before it was ready");
-    if (ret->error.stage[0])
-        return channel_failed(&ret->error, err);
-    *ret_fd = TAKE_FD(fd);
-    return 0;
-}
-
-static bool is_to_be_kept(const struct native_instance *i)
-{
-    return i->native->keeps && i->lock >= 0;
-}
-
-/* Asks the zygote for the first process; what it needs but a group to be born in may come later. */
-static int conceive(struct native_instance *i, int group, const struct wait *wait, struct zygote_asker *asker,
-                    struct error *err)
-{
-    struct guest_create request = {.flags = i->reaper ? GUEST_SCOPE_REAPER : GUEST_HAS_CGROUP2};
-    int pair[2], fds[3];
-    size_t count = 0;
-    if (fill_request(i, &request, err) < 0)
-        return -1;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return error_errno(err, ERR_LIMIT, errno, "make a socket pair");
-    i->channel = pair[0];
-    _cleanup_fd_ int far = pair[1]; /* not kept, so that init's end is the end of the channel */
-    fds[count++] = far;
-    if (!i->reaper)
-        fds[count++] = group;
-    if (is_to_be_kept(i)) {
-        request.flags |= GUEST_KEPT;
-        fds[count++] = i->lock;
-    }
-    return zygote_ask(i->zygote, &request, fds, count, wait, asker, err);
-}
-
-/* What we can't do ourselves: the files of a new computer become its own. */
-static int give_files(struct native_instance *i, const struct wait *wait, struct error *err)
-{
-    const char *folder = i->native->rung == RUNG_RANGE ? folder_in_state(i->native, i->folder, err) : NULL;
-    if (i->native->rung != RUNG_RANGE)
-        return 0;
-    if (!folder)
-        return -1;
-    _cleanup_(cleanup_free) char *files = path_join(folder, "native");
-    return zygote_own(i->zygote, files, guest_id(i->native, i->id_base), wait, err);
-}
-
-static int make_files(struct native_instance *i, bool is_new, const struct wait *wait, struct error *err)
-{
-    const struct native *n = i->native;
-    const char *plain_from = i->plain ? n->toolbox.path : NULL;
-    if (i->disk.way != DISK_IMAGE)
-        return is_new ? folder_make(i->folder, instance_owner(i), plain_from, err) : 0;
-    if (is_new)
-        return folder_make_image(i->folder, instance_owner(i), plain_from, i->disks, wait, &i->disk, err);
-    return folder_open_image(i->folder, wait, &i->disk, err);
-}
-
-static int send_begin(struct native_instance *i, const struct cgroup_birth *birth, const struct wait *wait,
-                      struct error *err)
-{
-    struct guest_begin begin = {.type = GUEST_BEGIN};
-    int fds[1 + CGROUP_LIMITS];
-    size_t count = 0;
-    if (i->disk.fd >= 0) {
-        begin.flags = GUEST_BEGIN_DISK;
-        fds[count++] = i->disk.fd;
-    }
-    for (unsigned v1 = 0; v1 < birth->v1_count; v1++)
-        fds[count++] = birth->v1_tasks[v1];
-    struct error unsent = ERROR_INIT;
-    if (channel_send(i->channel, &begin, sizeof(begin), NULL, 0, fds, count, wait, &unsent) < 0 &&
-        unsent.code != ERR_GONE) /* why init isn't there any more, the zygote or its last words tell */
-        return error_set(err, unsent.code, "make the computer: %s", unsent.msg);
-    return 0;
-}
-
-/* What the kernel leaves us time for while it makes namespaces. */
-static int furnish(struct native_instance *i, bool is_new, struct cgroup_birth *birth,
-                   const struct wait *wait, struct error *err)
-{
-    struct native *n = i->native;
-    if (make_files(i, is_new, wait, err) < 0 || (is_new && give_files(i, wait, err) < 0))
-        return -1;
-    FAULT_POINT("create.files-made");
-    if (cgroup_limit(&n->cgroups, i->key, &i->values, birth, err) < 0)
-        return -1;
-    FAULT_POINT("create.limits-made");
-    if (send_begin(i, birth, wait, err) < 0)
-        return -1;
-    FAULT_POINT("create.begun");
-    if (!i->reaper)
-        scopes_warm(&i->scopes);
-    return cgroup_check(&n->cgroups, i->key, &i->values, birth, err);
-}
-
-static int give_birth(struct native_instance *i, bool is_new, struct cgroup_birth *birth,
-                      const struct wait *wait, struct error *err)
-{
-    struct zygote_asker asker;
-    if (conceive(i, birth->unified, wait, &asker, err) < 0)
-        return -1;
-    FAULT_POINT("create.zygote-asked");
-    if (furnish(i, is_new, birth, wait, err) < 0) {
-        i->channel = fd_close(i->channel); /* tells init to give up */
-        zygote_forget(i->zygote, &asker);
-        return -1;
-    }
-    if (zygote_await(i->zygote, &asker, wait, &i->pid, &i->pidfd, err) < 0)
-        return -1;
-    i->start = clock_process_start(i->pid);
-    FAULT_POINT("create.born");
-    struct guest_ready ready;
-    _cleanup_fd_ int none = -1;
-    return instance_await_ready(i, wait, &ready, &none, err);
-}
-
-/* From now on it outlives us. Nothing has run in it that could: without a process init doesn't. */
-static int keep(struct native_instance *i, const struct wait *wait, struct error *err)
-{
-    const struct guest_keep request = {.type = GUEST_KEEP};
-    _cleanup_fd_ int socket = -1;
-    if (!is_to_be_kept(i))
-        return 0;
-    if (keep_bind(i->folder, &socket, err) < 0) {
-        backend_tell_full(err);
-        return -1;
-    }
-    const int fds[] = {socket, i->lock};
-    struct error why = ERROR_INIT;
-    /* Init may have ended already, which says nothing of the computer's files. */
-    if (channel_send(i->channel, &request, sizeof(request), NULL, 0, fds, ARRAY_LEN(fds), wait, &why) < 0)
-        return error_set(err, why.code == ERR_GONE ? ERR_UNAVAILABLE : why.code, "make the computer: %s",
-                         why.msg);
-    i->kept = true;
-    FAULT_POINT("keep.told");
-    return 0;
-}
-
-static int start(struct native_instance *i, bool is_new, bool prepared, const struct wait *wait,
-                 struct error *err)
-{
-    struct cgroup_birth birth = CGROUP_BIRTH_NONE;
-    birth.was_prepared = prepared;
-    int failed = cgroup_begin(&i->native->cgroups, i->key, instance_owner(i), &birth, err);
-    if (birth.unified >= 0) {
-        _cleanup_(cleanup_free) char *group = cgroup_unified(&i->native->cgroups, i->key);
-        scopes_init(&i->scopes, group, instance_owner(i));
-        i->reaper = false;
-    }
-    FAULT_POINT("create.group-made");
-    if (failed == 0)
-        failed = give_birth(i, is_new, &birth, wait, err);
-    if (failed == 0)
-        failed = keep(i, wait, err);
-    FAULT_POINT("create.ready");
-    i->oom = birth.oom;
-    cgroup_birth_done(&birth);
-    return failed;
 }
 
 /* Without a namespace of processes, who ends init first ends nobody else: it is told to. */
@@ -396,7 +172,7 @@ static int take_files(struct native *n, const char *folder, struct error *err)
     const struct wait wait = {.deadline = clock_now() + OWN_TIMEOUT_NS};
     if (n->rung != RUNG_RANGE || access(folder, F_OK) < 0)
         return 0;
-    const char *in_state = folder_in_state(n, folder, err);
+    const char *in_state = birth_folder(n, folder, err);
     _cleanup_(cleanup_zygote_unref) struct zygote *zygote = in_state ? native_ready(n, &wait, err) : NULL;
     return zygote ? zygote_own(zygote, in_state, 0, &wait, err) : -1;
 }
@@ -471,7 +247,7 @@ static int create_once(struct native *n, const struct computer_spec *spec, const
     }
     struct native_instance *i = instance_new(n, zygote, spec, id_base);
     i->disks = disks;
-    if (lock(i, spec, wait, err) < 0 || start(i, true, use_prepared(n, spec), wait, err) < 0) {
+    if (lock(i, spec, wait, err) < 0 || birth_make(i, true, use_prepared(n, spec), wait, err) < 0) {
         stop(i, NULL);
         instance_remove_files(n, spec->folder, id_base, NULL);
         instance_free(i);
@@ -507,15 +283,69 @@ int instance_create(struct backend *b, const struct computer_spec *spec, const s
     return 0;
 }
 
+/* Without namespaces all of a computer is made of its folder, which is yet to move; an image isn't mounted
+ * for nobody; and who isn't root of the machine may put a process into v1 groups only before it has other
+ * ids. */
+static bool may_be_blank(const struct native *n)
+{
+    bool joins = false;
+    for (int limit = 0; limit < CGROUP_LIMITS; limit++)
+        joins |= n->cgroups.places[limit].version == 1;
+    return n->rung != RUNG_WEAK && n->disks.way != DISK_IMAGE && !(n->rung == RUNG_RANGE && joins);
+}
+
+static int prepare_blank(struct native *n, const struct computer_spec *spec, struct native_instance **ret,
+                         struct error *err)
+{
+    const struct wait wait = {.deadline = clock_now() + BLANK_TIMEOUT_NS};
+    uint32_t id_base;
+    _cleanup_(cleanup_zygote_unref) struct zygote *zygote = native_ready(n, &wait, err);
+    if (!zygote || ids_take(&n->ids, spec->folder, &id_base, err) < 0)
+        return -1;
+    struct native_instance *i = instance_new(n, zygote, spec, id_base);
+    i->is_blank = true;
+    if (birth_make(i, true, false, &wait, err) < 0) {
+        instance_remove(&i->base, NULL);
+        return -1;
+    }
+    *ret = i;
+    return 0;
+}
+
+int instance_prepare(struct backend *b, const struct computer_spec *spec, struct instance **ret,
+                     struct error *err)
+{
+    struct native *n = native_of(b);
+    struct native_instance *blank = NULL;
+    int failed = 0;
+    if (n->plain || !n->prepared)
+        return 0;
+    if (may_be_blank(n))
+        failed = prepare_blank(n, spec, &blank, err);
+    else if (folder_prepare(spec->folder, &n->disks, err) < 0 ||
+             cgroup_prepare(&n->cgroups, spec->key, &n->limits, err) < 0)
+        failed = -1;
+    *ret = blank ? &blank->base : NULL;
+    return failed;
+}
+
+int instance_complete(struct native_instance *i, const struct wait *wait, struct error *err)
+{
+    return !i->is_blank ? 0 : birth_begin(i, wait, err) < 0 ? -1 : birth_await(i, wait, err);
+}
+
 int instance_give_id(struct instance *instance, const struct computer_spec *spec,
                      int (*move)(void *ctx, struct error *err), void *ctx, struct error *err)
 {
     struct native_instance *i = instance_of(instance);
     const struct wait wait = {.deadline = clock_now() + NAME_TIMEOUT_NS};
     struct zygote_asker asker;
+    const bool blank = i->is_blank;
+    if (blank && birth_begin(i, &wait, err) < 0) /* what it does then it does beside us */
+        return -1;
     if (!spec->temporary && keep_lock(i->folder, &wait, &i->lock, err) < 0)
         return -1;
-    if (zygote_ask_name(i->zygote, i->pid, spec->id, is_to_be_kept(i) ? i->lock : -1, &wait, &asker, err) < 0)
+    if (zygote_ask_name(i->zygote, i->pid, spec->id, birth_is_kept(i) ? i->lock : -1, &wait, &asker, err) < 0)
         return -1;
     if (ids_move(&i->native->ids, i->id_base, spec->folder, move, ctx, err) < 0) {
         zygote_forget(i->zygote, &asker); /* a name that nobody will see */
@@ -525,7 +355,9 @@ int instance_give_id(struct instance *instance, const struct computer_spec *spec
     free(i->folder);
     i->folder = xstrdup(spec->folder);
     snprintf(i->id, sizeof(i->id), "%s", spec->id);
-    return zygote_await_name(i->zygote, &asker, &wait, err) < 0 ? -1 : keep(i, &wait, err);
+    if (zygote_await_name(i->zygote, &asker, &wait, err) < 0 || (blank && birth_await(i, &wait, err) < 0))
+        return -1;
+    return birth_keep(i, &wait, err);
 }
 
 static int stay(void *ctx, struct error *err)
@@ -591,7 +423,7 @@ static int start_again(struct native_instance *i, const struct computer_spec *sp
 {
     if (instance_end_remains(i->native, spec, data, err) < 0 || lock(i, spec, wait, err) < 0)
         return -1;
-    if (start(i, false, false, wait, err) == 0)
+    if (birth_make(i, false, false, wait, err) == 0)
         return 0;
     if (err && err->code == ERR_UNSUPPORTED)
         err->code = ERR_UNAVAILABLE;
@@ -775,7 +607,7 @@ int instance_restart(struct instance *instance, const struct wait *wait, struct 
         return -1;
     zygote_unref(i->zygote);
     i->zygote = zygote;
-    if (start(i, false, false, wait, err) < 0) {
+    if (birth_make(i, false, false, wait, err) < 0) {
         stop(i, NULL);
         return -1;
     }

@@ -270,16 +270,6 @@ static int native_probe(struct backend *b, const struct wait *wait, struct error
     return z ? 0 : -1;
 }
 
-static int native_prepare(struct backend *b, const struct computer_spec *spec, struct error *err)
-{
-    const struct native *n = native_of(b);
-    if (n->plain || !n->prepared)
-        return 0;
-    return folder_prepare(spec->folder, &n->disks, err) < 0
-               ? -1
-               : cgroup_prepare(&n->cgroups, spec->key, &n->limits, err);
-}
-
 static void native_warm(struct backend *b)
 {
     struct wait wait = {.deadline = clock_now() + PREPARE_TIMEOUT_NS};
@@ -354,7 +344,7 @@ static const struct backend_ops ops = {
     .warm = native_warm,
     .capabilities = native_capabilities,
     .describe = native_describe,
-    .prepare = native_prepare,
+    .prepare = instance_prepare,
     .create = instance_create,
     .give_id = instance_give_id,
     .options = native_options_of,

@@ -76,6 +76,8 @@ struct native_instance {
     pid_t pid;                   /* of init, and when it started, for its record */
     uint64_t start;
     int pidfd, channel, oom; /* oom: see cgroup_oom_kills() */
+    struct cgroup_birth birth;
+    bool is_blank;           /* see birth.c; until it is begun */
     int lock;                /* see keep.h; -1: a temporary one */
     bool kept;               /* init listens for the server after us */
     json_t *groups, *limits; /* of one that another server made, from its record; else NULL */
@@ -117,6 +119,23 @@ struct native_instance *instance_new(struct native *n, struct zygote *zygote,
 struct native_instance *instance_free(struct native_instance *i);
 /* As whose we make what is the computer's. */
 uint32_t instance_owner(const struct native_instance *i);
+/* One that is blank becomes a computer, as yet without a name. */
+int instance_complete(struct native_instance *i, const struct wait *wait, struct error *err);
+
+/* birth.c */
+/* FOLDER as the zygote names it: beneath the state directory. NULL: it isn't. */
+const char *birth_folder(const struct native *n, const char *folder, struct error *err);
+/* From nothing, or if it isn't new from its files, to a computer that is ready; to one that is blank, if it
+ * is to be. prepared: its groups are there. What was made before a failure is left to instance_remove(). */
+int birth_make(struct native_instance *i, bool is_new, bool prepared, const struct wait *wait,
+               struct error *err);
+/* A blank one's init gets what it waits for; then, when there is nothing else to do, it is waited for. */
+int birth_begin(struct native_instance *i, const struct wait *wait, struct error *err);
+int birth_await(struct native_instance *i, const struct wait *wait, struct error *err);
+bool birth_is_kept(const struct native_instance *i);
+/* From now on it outlives us, if it is to. Nothing has run in it that could: without a process init doesn't.
+ */
+int birth_keep(struct native_instance *i, const struct wait *wait, struct error *err);
 /* Init's first word. ret_fd: what came with it, or -1. */
 int instance_await_ready(struct native_instance *i, const struct wait *wait, struct guest_ready *ret,
                          int *ret_fd, struct error *err);
@@ -136,6 +155,8 @@ int instance_end_remains(struct native *n, const struct computer_spec *spec, con
 /* instance.c: the functions of the same names in backend.h */
 int instance_create(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
                     struct instance **ret, struct error *err);
+int instance_prepare(struct backend *b, const struct computer_spec *spec, struct instance **ret,
+                     struct error *err);
 int instance_give_id(struct instance *i, const struct computer_spec *spec,
                      int (*move)(void *ctx, struct error *err), void *ctx, struct error *err);
 int instance_attach(struct backend *b, const struct computer_spec *spec, const json_t *data,

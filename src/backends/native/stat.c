@@ -117,9 +117,9 @@ static void fill_limits(const struct native_instance *i, struct instance_stat *s
 int instance_stat(struct instance *instance, bool usage, const struct wait *wait, struct instance_stat *ret,
                   struct error *err)
 {
-    (void)wait; /* files of the kernel's: nothing to wait for */
-    (void)err;
     struct native_instance *i = instance_of(instance);
+    if (usage && instance_complete(i, wait, err) < 0) /* its init counts, too */
+        return -1;
     *ret = (struct instance_stat){.disk_bytes = -1};
     snprintf(ret->provider_id, sizeof(ret->provider_id), "%s", i->key);
     if (i->native->rootfs)

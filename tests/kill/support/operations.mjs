@@ -78,6 +78,24 @@ export const operations = {
         },
         act: (world, server) => call(server, 'echo named', { computer_id: 'passing' }),
     },
+    'prepare': {
+        args: COLD, kept: [], ids: ['passing'],
+        before: (world) => world.startAndRest({ args: COLD }),
+        async act(world, server) {
+            const result = await call(server, 'echo made', { computer_id: 'passing' });
+            await world.reached('spare.prepared');
+            return result;
+        },
+    },
+    'begin what is prepared': {
+        args: COLD, kept: ['keeper'], ids: ['passing'],
+        async before(world) {
+            const server = await withKeeper(world, COLD);
+            await world.reached('spare.prepared');
+            return server;
+        },
+        act: (world, server) => call(server, 'echo begun', { computer_id: 'passing' }),
+    },
     'end': {
         args: COLD, kept: ['keeper'], ids: ['passing', 'keeper'],
         async before(world) {

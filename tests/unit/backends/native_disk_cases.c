@@ -128,7 +128,8 @@ static void test_made_ahead(void **state)
     struct subject s;
     struct error err = ERROR_INIT;
     subject_name(&s, "ahead");
-    assert_int_equal(world.backend->ops->prepare(world.backend, &s.spec, &err), 0);
+    assert_int_equal(world.backend->ops->prepare(world.backend, &s.spec, &s.i, &err), 0);
+    assert_null(s.i); /* an image isn't mounted for nobody */
     assert_int_equal(world.backend->ops->create(world.backend, &s.spec, &for_ever, &s.i, &err), 0);
     assert_record(&s, "image", CAP);
     subject_remove(&s);

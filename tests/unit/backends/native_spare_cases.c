@@ -25,9 +25,8 @@ struct spare {
     struct error robbed; /* what the rival was told */
 };
 
-static void spare_create(struct spare *s, const char *id)
+static void spare_name(struct spare *s, const char *id)
 {
-    struct error err = ERROR_INIT;
     char born_as[32];
     *s = (struct spare){0};
     snprintf(born_as, sizeof(born_as), ".new-%s", id);
@@ -38,6 +37,12 @@ static void spare_create(struct spare *s, const char *id)
     memcpy(s->then.key, s->now.key, sizeof(s->then.key));
     snprintf(s->rival, sizeof(s->rival), "%s/rival", world.state);
     assert_int_equal(dir_make(s->rival, 0700, NULL), 0);
+}
+
+static void spare_create(struct spare *s, const char *id)
+{
+    struct error err = ERROR_INIT;
+    spare_name(s, id);
     if (world.backend->ops->create(world.backend, &s->now.spec, &for_ever, &s->now.i, &err) < 0)
         fail_msg("create: %s", err.msg);
     assert_output(&s->now, "echo early > /root/early; hostname", "\n");
@@ -200,6 +205,79 @@ static void test_a_spare_is_reaped(void **state)
     }
 }
 
+/* --- those that aren't complete --- */
+
+/* Where all is made of the folder, or of an image, there is none. */
+static void spare_prepare(struct spare *s, const char *id)
+{
+    struct error err = ERROR_INIT;
+    const struct native *n = native_of(world.backend);
+    if (n->plain || n->disks.way == DISK_IMAGE)
+        skip();
+    spare_name(s, id);
+    if (world.backend->ops->prepare(world.backend, &s->now.spec, &s->now.i, &err) < 0)
+        fail_msg("prepare: %s", err.msg);
+    assert_non_null(s->now.i);
+    assert_true(world.backend->ops->alive(s->now.i));
+}
+
+/* What holds it and what it sees is as if it had been made for its id. */
+static void test_a_blank_one_becomes_like_any_other(void **state)
+{
+    static const char look[] = "sed 's,/e[0-9]*$,/e,' /proc/self/cgroup; cat /proc/self/limits; "
+                               "grep '^Cap\\|^Seccomp\\|^NoNew\\|^Groups' /proc/self/status; "
+                               "cut -d' ' -f5-8 /proc/self/mountinfo";
+    struct exec_result theirs;
+    struct spare s;
+    struct error err = ERROR_INIT;
+    spare_prepare(&s, "blank");
+    if (give_id(&s, &err) < 0)
+        fail_msg("give_id: %s", err.msg);
+    assert_output(&s.now, "hostname; cat /proc/sys/kernel/hostname", "blank\nblank\n");
+    run_command(&common, look, &theirs);
+    assert_output(&s.now, look, buf_str(&theirs.out.head));
+    exec_result_done(&theirs);
+    assert_int_equal(access(s.then.folder, F_OK), 0);
+    assert_int_equal(rob(&s, &err), -1); /* its ids are its own */
+    assert_removed(&s);
+}
+
+static void test_a_blank_one_is_held_by_its_groups(void **state)
+{
+    struct spare s;
+    struct error err = ERROR_INIT;
+    struct instance_stat stat;
+    spare_prepare(&s, "held");
+    assert_int_equal(world.backend->ops->stat(s.now.i, true, &for_ever, &stat, &err),
+                     0); /* makes it complete */
+    if (stat.enforced & COMPUTER_PIDS)
+        assert_int_equal(stat.pids, 1);
+    assert_int_equal(give_id(&s, &err), 0);
+    assert_output(&s.now, "hostname", "held\n");
+    assert_removed(&s);
+}
+
+static void test_a_blank_one_that_nobody_wants_leaves_nothing(void **state)
+{
+    struct spare s;
+    spare_prepare(&s, "unwanted");
+    assert_removed(&s);
+}
+
+static void test_a_dead_blank_one_gets_no_id(void **state)
+{
+    struct spare s;
+    struct error err = ERROR_INIT;
+    spare_prepare(&s, "stillborn");
+    const pid_t init = instance_of(s.now.i)->pid;
+    kill(init, SIGKILL);
+    while (kill(init, 0) == 0)
+        sched_yield();
+    assert_false(world.backend->ops->alive(s.now.i));
+    assert_int_equal(give_id(&s, &err), -1);
+    assert_removed(&s);
+}
+
 const struct CMUnitTest native_spare_cases[] = {
     cmocka_unit_test(test_a_late_id_is_as_good_as_an_early_one),
     cmocka_unit_test(test_a_computer_with_a_late_id_comes_back),
@@ -207,5 +285,9 @@ const struct CMUnitTest native_spare_cases[] = {
     cmocka_unit_test(test_a_dead_computer_gets_no_id),
     cmocka_unit_test(test_without_its_zygote_there_is_no_id),
     cmocka_unit_test(test_a_spare_is_reaped),
+    cmocka_unit_test(test_a_blank_one_becomes_like_any_other),
+    cmocka_unit_test(test_a_blank_one_is_held_by_its_groups),
+    cmocka_unit_test(test_a_blank_one_that_nobody_wants_leaves_nothing),
+    cmocka_unit_test(test_a_dead_blank_one_gets_no_id),
 };
 const size_t native_spare_case_count = ARRAY_LEN(native_spare_cases);
