@@ -16,6 +16,9 @@
 #define END_SECONDS 60.0
 #define PYTHON_NAME "mcp-sandbox-computer-vm-for-ai"
 
+/* What they use unless PEER_ARGS say something else. */
+static const char *const docker_info_argv[] = {"docker", "info", NULL};
+
 struct program {
     const char *title, *tool;
     const char *path;
@@ -86,6 +89,11 @@ void compare_peers(struct bench *b)
         present += programs[i].path != NULL;
     if (present == 1)
         return;
+    _cleanup_(cleanup_free) char *why_not = extra ? NULL : program_why_not(docker_info_argv);
+    if (why_not) {
+        printf("\nno comparison with the Python programs over stdio: %s\n", why_not);
+        return;
+    }
     for (int run = 0; run < PEER_RUNS; run++)
         for (size_t i = 0; i < ARRAY_LEN(programs); i++)
             if (programs[i].path)
