@@ -186,14 +186,17 @@ static void test_a_reaper_ends_its_family_and_no_other(void **state)
     computer_end(&computer);
 }
 
-/* A chain of processes that flee by forking, beside a bomb; bounded, or nothing is started. */
+/* A chain of processes that flee by forking, beside a bomb; bounded, or nothing is started. Neither begins
+ * before all are there: whoever can't fork says nothing more. */
 static void test_a_reaper_ends_a_fork_bomb(void **state)
 {
     struct computer computer = make_reaping("bomb");
     struct started doomed = start(&computer,
                                   "ulimit -p 64; [ \"$(ulimit -p)\" = 64 ] || exit;"
                                   "flee() { flee & exit; }; bomb() { sleep 1000 & bomb & bomb; };"
-                                  "(flee) 2>/dev/null & (bomb) 2>/dev/null & sleep 1000 & echo up; wait",
+                                  "held() { until [ -e /tmp/go ]; do :; done; };"
+                                  "(held; flee) 2>/dev/null & (held; bomb) 2>/dev/null & sleep 1000 &"
+                                  ": >/tmp/go; echo up; wait",
                                   NULL, false);
     wait_up(&doomed);
     kill_by_reaper(&computer, doomed.id);
