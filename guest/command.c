@@ -32,8 +32,8 @@
 #define REAPERS_MAX 1024 /* of commands and of what they have left running */
 #define FILES_EACH 4     /* of our limit: poll(2) fails with more entries than that */
 #define DRAIN_GRACE_NS (250 * NS_PER_MS)
-#define DRAIN_BYTES (1U << 20) /* read in that time */
-#define KILL_AGAIN_NS (50 * NS_PER_MS)
+#define DRAIN_BYTES (1U << 20)         /* read in that time */
+#define KILL_AGAIN_NS (50 * NS_PER_MS) /* at first, then doubled: many take their time */
 #define KILL_PATIENCE_NS (10000 * NS_PER_MS)
 #define ROOM_LEAST (64U << 10) /* of a disk that isn't full */
 
@@ -53,7 +53,7 @@ struct command {
     size_t budget;
     bool blocked; /* the queue had no room for what is to be said */
     bool killing;
-    int64_t kill_again, kill_until;
+    int64_t kill_again, kill_step, kill_until;
 };
 
 static struct {
@@ -148,13 +148,15 @@ static void signal_reaper(struct command *c)
         kill(c->reaper, REAPER_KILL_SIGNAL);
         kill(c->reaper, SIGCONT);
     }
-    c->kill_again = sys_clock_ns() + KILL_AGAIN_NS;
+    c->kill_again = sys_clock_ns() + c->kill_step;
+    c->kill_step *= 2;
 }
 
 static void kill_command(struct command *c)
 {
     if (!c->killing)
         c->kill_until = sys_clock_ns() + KILL_PATIENCE_NS;
+    c->kill_step = KILL_AGAIN_NS;
     c->killing = true;
     signal_reaper(c);
 }

@@ -27,8 +27,9 @@ function foldersIn(folder) {
     }
 }
 
+// None is within another computer's, of which there may be thousands.
 const groupsOf = (key, within = '/sys/fs/cgroup') => foldersIn(within).flatMap((group) =>
-    path.basename(group).includes(key) ? [group] : groupsOf(key, group));
+    path.basename(group).includes(key) ? [group] : path.basename(group).startsWith('mcp-sandbox-') ? [] : groupsOf(key, group));
 
 const processesOf = (key) => groupsOf(key).flatMap((group) => fs.readFileSync(path.join(group, 'cgroup.procs'), 'utf8').match(/\d+/g) ?? []);
 

@@ -106,7 +106,7 @@ export async function untilReaped(stateDir) {
     await eventually('what dead servers have left is removed', () => !records().some(ownerIsDead));
 }
 
-// Those with an id: a server that runs may have made a folder for the next one ahead.
+// Those with an id: a server that runs may have made a folder for the next one ahead, and be removing another.
 export function namedComputersIn(stateDir) {
-    return computersIn(stateDir).filter((name) => !name.startsWith('.new-'));
+    return computersIn(stateDir).filter((name) => !name.startsWith('.'));
 }

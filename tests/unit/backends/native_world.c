@@ -43,8 +43,9 @@ void subject_create(struct subject *s, const char *id)
 
 void assert_no_trace(const struct subject *s)
 {
-    _cleanup_(cleanup_free) char *command =
-        xasprintf("find /sys/fs/cgroup -name '*%s*' 2>/dev/null | grep -q .", s->key);
+    _cleanup_(cleanup_free) char *command = xasprintf(
+        "find /sys/fs/cgroup -name '*%s*' -print -o -name 'mcp-sandbox-*' -prune 2>/dev/null | grep -q .",
+        s->key);
     assert_int_not_equal(system(command), 0);
     _cleanup_(cleanup_free) char *files = xasprintf("test -z \"$(ls -A %s)\"", s->folder);
     assert_int_equal(system(files), 0);

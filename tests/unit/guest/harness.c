@@ -20,7 +20,7 @@
 #include "base/macros.h"
 
 #define PATH_ENTRY "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#define WAIT_MS 20000 /* for what must come; only a defect makes a test wait so long */
+#define WAIT_MS 60000 /* for what must come; only a defect makes a test wait so long */
 
 void harness_die(const char *what)
 {

@@ -17,7 +17,7 @@
 #include "guest_file.h"
 #include "harness.h"
 
-#define WAIT_MS 30000 /* for what must come; only a defect makes a test wait so long */
+#define WAIT_MS 60000 /* for what must come; only a defect makes a test wait so long */
 #define ARGV_MAX 32
 #define BODY_ROOM 65536
 

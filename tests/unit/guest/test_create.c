@@ -22,7 +22,7 @@
 #include "harness.h"
 #include "tests/skip.h"
 
-#define SOON_MS 10000
+#define SOON_MS 60000
 
 static struct zygote zygote;
 static struct ended ended;

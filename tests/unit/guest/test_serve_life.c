@@ -19,7 +19,7 @@
 #include "stream.h"
 #include "tests/skip.h"
 
-#define GONE_MS 20000 /* only a defect makes a test wait so long */
+#define GONE_MS 60000 /* only a defect makes a test wait so long */
 
 static const char *const as_first[] = {"unshare", "-pf", "--mount-proc", NULL};
 static const char *const as_nobody[] = {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", NULL};

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 
-#define WATCHDOG_MS 20000
+#define WATCHDOG_MS 60000
 
 static void on_watchdog(void *arg)
 {

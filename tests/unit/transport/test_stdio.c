@@ -25,7 +25,7 @@
 #include "base/mem.h"
 #include "transport/stdio.h"
 
-#define WATCHDOG_MS 20000
+#define WATCHDOG_MS 60000
 #define PING(id) "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"ping\"}"
 #define PONG(id) "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"result\":{}}"
 #define INITIALIZE                                                                                           \
