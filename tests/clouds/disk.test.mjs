@@ -22,7 +22,6 @@ for (const name of NAMES) {
         assert.deepEqual([(await server.run('rm ~/big ~/rest')).disk_full, (await server.run('echo kept >~/file; cat ~/file')).stdout], [undefined, 'kept\n']);
     });
 
-    if (name === 'modal') continue; // its next disk is a new one, made of a snapshot
     test(`${name}: a full disk is no end of a permanent computer`, needsRooms, async (t) => {
         const { server, start } = await world(t, name, { options: ['--disk', '48'] });
         const there = { computer_id: 'keep-me', temporary: false };
