@@ -158,7 +158,7 @@ static void tell_condition(struct app *app)
     backend->ops->describe(backend, &description);
     if (description.weaker)
         log_warning("computers are not as they should be: %s", description.weaker);
-    if (!(backend->ops->capabilities(backend) & BACKEND_LIMITS))
+    if (!description.limited_there && !(backend->ops->capabilities(backend) & BACKEND_LIMITS))
         log_warning("computers are not limited as they should be: %s", description.limits);
 }
 

@@ -166,6 +166,7 @@ struct backend_description {
     const char *network;     /* "no network: loopback only" */
     /* "512 MiB of memory, 512 processes, 1 CPU", with what isn't enforced named as such */
     const char *limits;
+    bool limited_there; /* a provider holds them, in its own way: without BACKEND_LIMITS all the same */
     const char *weaker; /* than this backend is where it may do all, known after probe; or NULL: nothing */
 };
 

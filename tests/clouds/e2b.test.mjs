@@ -107,6 +107,7 @@ test('lifetimes are renewed while a server uses them', needsRooms, async (t) => 
     await server.run('true');
     await eventually('it is renewed', async () => (await fake.requests()).filter(({ path: where }) => /\/timeout$/.test(where)).length >= 3);
     assert.equal((await server.run('echo still')).stdout, 'still\n');
+    assert.doesNotMatch(server.stderr, /not limited/, 'its template is what limits it');
 });
 
 test('round trips: two for a command, three for a computer', needsRooms, async (t) => {

@@ -76,6 +76,7 @@ static void describe(const struct backend *backend, struct backend_description *
         .shell = b->shell ? b->shell : "/bin/bash",
         .network = b->network ? "network access" : "no network (loopback only)",
         .limits = "the template's processors, memory and disk",
+        .limited_there = true,
     };
 }
 

@@ -54,6 +54,7 @@ static void describe(const struct backend *backend, struct backend_description *
         .shell = b->shell ? b->shell : "/bin/bash",
         .network = "network access",
         .limits = b->limits,
+        .limited_there = true,
     };
 }
 
