@@ -1,41 +1,142 @@
-// A server at a provider's fake, of which one request fails: nothing is left, made twice, run twice or lost without a word.
+// A server at a provider's fake, of which one request fails: nothing is left, made twice, run twice or lost without a word. What came
+// of each operation and each way to fail is shown as a table at the end. SCALE=full: each request in each way; else one of three.
+// CHAOS_ONLY: a regular expression of `operation: way to fail`.
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { eventually } from '../integration/support/machine.mjs';
 import { needsRooms } from './support.mjs';
+import { PROVIDERS, call, world } from './worlds.mjs';
 
-// Each way for a request to fail; busy: the body with which the provider says so.
-export const faultsOf = (busy) => ({
-    'is answered 503': { status: 503, body: busy },
+const ONLY = new RegExp(process.env.CHAOS_ONLY ?? '');
+const REQUESTS_MAX = 40; // of one operation
+const STRIDE = process.env.SCALE === 'full' ? 1 : 3;
+const CREATED_MOST = 3; // by an operation, and by what follows it until all is well
+
+// Each way for a request to fail, whoever speaks what.
+const TRANSPORT = {
     'is done, and the answer lost': { drop: true, handled: true },
     'is lost': { drop: true },
+    'is lost with its connection': { hangup: true },
+    'is answered 503': { status: 503, body: { code: 503, error: 'busy', message: 'busy' } },
     'is answered with nonsense': { status: 200, headers: { 'content-type': 'application/json' }, body: '{"a":' },
     'is cut in its answer': { cut: 20 },
-});
+    'is answered late': { delay: 150 },
+    'is the last of its connection': { goaway: true },
+};
+const HTTP = { 'is answered 429': { status: 429, body: { code: 429, error: 'slow down', message: 'slow down' } } };
+const GRPC = {
+    'is answered UNAVAILABLE': { grpc: 14, message: 'busy' },
+    'is done, and answered UNAVAILABLE': { grpc: 14, handled: true },
+    'is answered INTERNAL': { grpc: 13, message: 'failure' },
+    'is answered RESOURCE_EXHAUSTED': { grpc: 8 },
+    'is answered without trailers': { bare: true },
+};
 
-// The nth request of making a computer, running two commands and removing it fails in each way. made(fake, before) holds what was
-// made meanwhile, `before` being what begin(fake) told; gone(fake, when) what is there at the end.
-export function anyOneFails({ world, call, faults, requests, file, begin, made, gone }) {
-    for (const [what, fault] of Object.entries(faults)) {
-        test(`chaos: any one request that ${what}`, needsRooms, async (t) => {
-            const { fake, server } = await world(t);
-            await server.run('true', { computer_id: 'warm' });
-            await call(server, 'computer_delete', { computer_id: 'warm' });
-            for (let n = 1; n <= requests; n++) {
-                const before = await begin?.(fake);
-                await fake.faults([{ at: n, ...fault }]);
-                const id = `c${n}`;
-                for (const word of ['first', 'second']) {
-                    const { isError, value } = await server.exec({ command: `echo ${word} | tee -a ${file}`, computer_id: id });
-                    if (isError) assert.ok(['unavailable', 'computer_gone'].includes(value.code) && value.error.length > 20, JSON.stringify(value));
-                    else assert.deepEqual([value.stdout, value.exit_code], [`${word}\n`, 0]);
-                }
-                await fake.faults([]);
-                const lines = (await server.run(`cat ${file} 2>/dev/null; true`, { computer_id: id })).stdout.split('\n').filter(Boolean);
-                assert.equal(new Set(lines).size, lines.length, 'nothing ran twice');
-                await made?.(fake, before);
-                await call(server, 'computer_delete', { computer_id: id });
-                await gone(fake, `after request ${n}`);
+// What is done while one request of it fails, with the computer 'c', which has a file of one line 'first'; or, `fresh`, without
+// one. Each gives the tool's answer.
+const tool = (name) => async ({ server }) => {
+    const value = await call(server, name, { computer_id: 'c' });
+    return { isError: value.error !== undefined, value };
+};
+const append = (word) => ({ server, file }) => server.exec({ command: `echo ${word} | tee -a ${file}`, computer_id: 'c', temporary: false });
+const OPERATIONS = {
+    create: { fresh: true, act: append('first'), says: 'first\n' },
+    command: { act: append('second'), says: 'second\n' },
+    restart: { act: tool('computer_restart') },
+    reset: { act: tool('computer_factory_reset'), clears: true },
+    list: { act: ({ server }) => call(server, 'computer_list', { metrics: true }).then((value) => ({ isError: false, value })) },
+    delete: { act: tool('computer_delete'), clears: true },
+};
+
+async function linesOf({ server, file }) {
+    const { stdout } = await server.run(`cat ${file} 2>/dev/null; true`, { computer_id: 'c', temporary: false });
+    return stdout.split('\n').filter(Boolean);
+}
+
+function checkTold({ isError, value }, says) {
+    if (isError) assert.ok(['unavailable', 'computer_gone'].includes(value.code) && value.error.length > 20, JSON.stringify(value));
+    else if (says) assert.deepEqual([value.stdout, value.exit_code], [says, 0]);
+}
+
+// The nth request of an operation fails. What the client was told; null: there is no nth.
+async function strike(where, operation, fault, n) {
+    const { server, fake, row, live } = where;
+    const before = row.created(await fake.state());
+    if (!operation.fresh) await append('first')(where).then(checkTold);
+    await fake.faults([{ at: n, ...fault }]);
+    const told = await operation.act(where);
+    const [{ hit }] = await fake.faults();
+    await fake.faults([]);
+    checkTold(told, operation.says);
+    const lines = await linesOf(where);
+    assert.equal(new Set(lines).size, lines.length, `nothing ran twice: ${lines}`);
+    if (!told.isError && operation.says) assert.ok(lines.includes(operation.says.trim()), `nothing is lost: ${lines}`);
+    if (!told.isError && operation.clears) assert.deepEqual(lines, [], 'what was there is gone');
+    if (!operation.clears && !operation.fresh && told.value.code !== 'computer_gone') assert.ok(lines.includes('first'), `what was there is there: ${lines}`);
+    assert.ok(row.created(await fake.state()) - before <= CREATED_MOST, 'nothing is made again and again');
+    await call(server, 'computer_delete', { computer_id: 'c' });
+    await eventually('nothing is left', async () => (await live()).length === 0);
+    return hit ? (told.isError ? told.value.code : 'fine') : null;
+}
+
+// A permanent computer that a server before this one has left comes back although the nth request of that fails.
+async function comeBack(where, fault, n) {
+    const { fake, file, start, live } = where;
+    await where.server.run(`echo kept >${file}`, { computer_id: 'keep-me', temporary: false });
+    await where.server.stop();
+    where.server = await start();
+    await fake.faults([{ at: n, ...fault }]);
+    const told = await where.server.exec({ command: `cat ${file}`, computer_id: 'keep-me' });
+    const [{ hit }] = await fake.faults();
+    await fake.faults([]);
+    checkTold(told, 'kept\n');
+    assert.equal((await where.server.run(`cat ${file}`, { computer_id: 'keep-me' })).stdout, 'kept\n');
+    assert.equal((await live()).length, 1, 'it is there once');
+    return hit ? (told.isError ? told.value.code : 'fine') : null;
+}
+
+async function each(first, strikes, tell) {
+    const outcomes = [];
+    for (let n = first; n <= REQUESTS_MAX; n += STRIDE) {
+        const outcome = await strikes(n);
+        if (outcome === null) return tell(outcomes);
+        outcomes.push(outcome);
+    }
+    throw new Error(`more than ${REQUESTS_MAX} requests`);
+}
+
+// "5 fine, 1 unavailable"
+function summary(outcomes) {
+    return [...new Set(outcomes)].map((one) => `${outcomes.filter((other) => other === one).length} ${one}`).join(', ');
+}
+
+function tableOf(name, rows) {
+    const operations = [...Object.keys(OPERATIONS), 'come back'];
+    const cells = [[`${name}: any one request that`, ...operations], ...rows.map(([fault, found]) => [fault, ...operations.map((one) => found[one] || '-')])];
+    const widths = cells[0].map((_, n) => Math.max(...cells.map((row) => row[n].length)));
+    return cells.map((row) => row.map((cell, n) => cell.padEnd(widths[n])).join(' | ').trimEnd());
+}
+
+export function anyOneFails(name) {
+    const row = PROVIDERS[name];
+    const rows = [];
+    for (const [nth, [what, fault]] of Object.entries({ ...TRANSPORT, ...(row.grpc ? GRPC : HTTP) }).entries()) {
+        const operations = [...Object.entries(OPERATIONS), ['come back']].filter(([operation]) => ONLY.test(`${operation}: ${what}`));
+        if (operations.length === 0) continue;
+        const first = 1 + (nth % STRIDE);
+        test(`chaos: ${name}: any one request that ${what}`, needsRooms, async (t) => {
+            const found = {};
+            rows.push([what, found]);
+            const where = { ...(await world(t, name)), file: row.file };
+            await where.server.run('true', { computer_id: 'c' }); // what is asked for once is known
+            await call(where.server, 'computer_delete', { computer_id: 'c' });
+            for (const [operation, how] of operations) {
+                const one = (n) => (how ? strike(where, how, fault, n) : comeBack(where, fault, n));
+                await t.test(operation, () => each(first, one, (all) => (found[operation] = summary(all))));
             }
         });
     }
+    test(`chaos: ${name}: what came of it`, (t) => {
+        for (const line of tableOf(name, rows)) t.diagnostic(line);
+    });
 }
