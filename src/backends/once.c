@@ -52,6 +52,9 @@ static int on_frame(void *ctx, const struct serve_frame *frame, const void *body
         memcpy(&hello, body, sizeof(hello));
         if (hello.magic != SERVE_MAGIC || hello.version != SERVE_VERSION)
             return error_set(err, ERR_UNAVAILABLE, "our program in the computer is of another version");
+        o->greeted = true;
+    } else if (frame->type == SERVE_CONFIG) { /* of what only sends back what it gets */
+        return error_set(err, ERR_UNAVAILABLE, "what runs in the computer in our program's place is another");
     } else if (frame->type == SERVE_READY && frame->size == sizeof(ready)) {
         memcpy(&ready, body, sizeof(ready));
         shells_tell(o->shells, &ready);
@@ -67,7 +70,24 @@ int once_feed(struct once *o, const void *bytes, size_t n, struct error *err)
 {
     if (o->answer.ended)
         return 0;
-    return frames_feed_plain(&o->frames, bytes, n, on_frame, o, err);
+    if (frames_feed_plain(&o->frames, bytes, n, on_frame, o, err) == 0)
+        return 0;
+    o->strange = !o->greeted;
+    return -1;
+}
+
+bool once_lacks_program(const struct once *o, bool over)
+{
+    return !o->greeted && !o->answer.ended && (over || o->strange);
+}
+
+int once_not_put_back(const char *why, struct error *err)
+{
+    return error_set(
+        err, ERR_UNAVAILABLE,
+        "our program isn't in the computer any more, and it can't be put back (%.300s); a factory "
+        "reset makes the computer anew",
+        why);
 }
 
 int once_run(struct once *o, const struct once_way *way, void *call, const char *shell,

@@ -15,6 +15,8 @@ struct once {
     struct shells *shells; /* told of what the computer has */
     struct frames frames;
     struct serve_answer answer;
+    bool greeted; /* our program has begun */
+    bool strange; /* what came before that was none of its words */
 };
 
 void once_init(struct once *o, struct shells *shells, size_t output_limit);
@@ -24,6 +26,11 @@ int once_append(struct buf *out, const char *spool_dir, const struct exec_reques
                 struct error *err);
 /* And what ends it before its time: its END follows. */
 extern const struct serve_frame once_kill;
+/* It wasn't our program that was started there: somebody has removed it, or put another in its place, and
+ * nothing of the command has begun. over: what was started has ended. */
+bool once_lacks_program(const struct once *o, bool over);
+/* It can't be put back, for that reason. */
+int once_not_put_back(const char *why, struct error *err);
 /* How one kind of computer does it; `call` is its own. */
 struct once_way {
     int (*run)(void *call, const char *shell, struct error *err); /* until its END has come */

@@ -41,6 +41,7 @@ static const struct cloud clouds[] = {
      FLY_CREATE,
      FLY_CPU,
      FLY_PARALLEL},
+    {"modal", "", {NULL}, 200, MODAL_WARM, MODAL_WARM_WALL, MODAL_CREATE, MODAL_CPU, MODAL_PARALLEL},
 };
 
 static void start_server(const struct bench *b, const struct cloud *c, struct subject *ret)
@@ -119,7 +120,7 @@ static void measure(struct bench *b, const struct cloud *c)
 void stage_clouds(struct bench *b)
 {
     const char *beside = getenv("PROVIDER");
-    for (int id = E2B_WARM; geteuid() != 0 && id <= FLY_PARALLEL; id++)
+    for (int id = E2B_WARM; geteuid() != 0 && id <= MODAL_PARALLEL; id++)
         b->figures[id].note = FAKES_NEED_ROOT;
     for (size_t i = 0; i < ARRAY_LEN(clouds) && geteuid() == 0; i++) {
         const struct cloud *c = &clouds[i];

@@ -42,8 +42,6 @@
 #define STARTER                                                                                              \
     "[ -f \"$1\" ] || set -- \"$0\" \"$0\"; [ -x \"$1\" ] || chmod 755 \"$1\"; exec \"$1\" " SERVE_COMMAND
 #define STATUS_NO_ROOM 507
-#define EXIT_NOT_FOUND 127 /* the shell's own, where our program isn't there */
-#define EXIT_CANNOT_EXECUTE 126
 
 struct call {
     struct list node; /* in the instance's list, once there is a stream */
@@ -357,13 +355,6 @@ static void call_done(struct call *c)
     buf_done(&c->piece);
 }
 
-/* Our program isn't there: removed, or never put. */
-static bool lacks_guest(const struct call *c)
-{
-    return c->over && (c->exit_code == EXIT_NOT_FOUND || c->exit_code == EXIT_CANNOT_EXECUTE) &&
-           !c->once.answer.ended;
-}
-
 static int begin(struct call *c, const char *shell, struct error *err)
 {
     const struct wait bounded = wait_at_most(&c->request->wait, clock_now() + START_TIMEOUT_NS);
@@ -443,7 +434,7 @@ static int run_once(struct e2b_instance *i, const struct exec_request *request, 
     struct call c;
     call_init(&c, i, request);
     const int failed = once_run(&c.once, &way, &c, shell, ret, ret_exit, err);
-    *ret_lacks = failed < 0 && lacks_guest(&c);
+    *ret_lacks = failed < 0 && once_lacks_program(&c.once, c.over);
     call_done(&c);
     return failed;
 }
@@ -457,7 +448,9 @@ int e2b_call(void *computer, const struct exec_request *request, const char *she
     if (failed == 0 || !lacks)
         return failed;
     exec_result_done(ret);
-    if (e2b_envd_upload(i, &request->wait, err) < 0)
-        return -1;
+    struct error why = ERROR_INIT;
+    if (e2b_envd_upload(i, &request->wait, &why) < 0)
+        return wait_was_over(&why) ? error_set(err, why.code, "%s", why.msg)
+                                   : once_not_put_back(why.msg, err);
     return run_once(i, request, shell, ret, ret_exit, &lacks, err);
 }

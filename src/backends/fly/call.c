@@ -48,6 +48,7 @@ struct call {
     struct once once;
     uint64_t heard;   /* bytes of what it says */
     bool asked;       /* the machine may know of it */
+    bool put_back;    /* our program, from the one that runs; it is tried once */
     bool over;        /* the machine says so */
     struct buf bytes; /* of one answer */
 };
@@ -122,6 +123,27 @@ static bool may_be_better(struct call *c, const struct asking *asking, int statu
     return false;
 }
 
+/* Our program was removed there, or another put in its place. The machine's main process is our program, and
+ * runs on. -1: that can't be done. */
+static int put_back(struct call *c, const struct asking *asking, struct error *err)
+{
+    static const char script[] =
+        "umask 022; new=$0.$$; for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline 2>/dev/null) in "
+        "\"$0 " JOB_MAIN " \"*) { mkdir -p \"${0%/*}\" && cat $p/exe >\"$new\" && "
+        "chmod 755 \"$new\" && { [ ! -d \"$0\" ] || rm -rf \"$0\"; } && mv -f \"$new\" \"$0\"; exit; } >&2;; "
+        "esac; done; echo it does not run any more >&2; exit 1";
+    const char *const argv[] = {"/bin/sh", "-c", script, FLY_GUEST, NULL};
+    _cleanup_(fly_exec_answer_done) struct fly_exec_answer exec = {0};
+    int status = 0;
+    c->put_back = true;
+    if (fly_api_exec(c->i->backend, c->i->machine, argv, NULL, EXEC_SLACK_S, &asking->wait, &exec, &status,
+                     NULL) < 0 ||
+        exec.exit_code == 0)
+        return 0;
+    _cleanup_(cleanup_free) char *words = contact_words(exec.err, strlen(exec.err));
+    return once_not_put_back(words, err);
+}
+
 /* Again and again, within patience: everything may be asked twice. */
 static int ask(struct call *c, const struct asking *asking, struct job_answer *ret, const char **ret_said,
                struct error *err)
@@ -129,6 +151,7 @@ static int ask(struct call *c, const struct asking *asking, struct job_answer *r
     const int64_t patience = clock_now() + PATIENCE_NS;
     const int seconds = (int)(asking->wait_ms / 1000) + EXEC_SLACK_S;
     int nonsense = 0;
+    struct error lost = ERROR_INIT; /* that our program isn't there, and can't be put back */
     for (int n = 0;; n++) {
         _cleanup_(fly_exec_answer_done) struct fly_exec_answer exec = {0};
         struct error why = ERROR_INIT;
@@ -138,8 +161,10 @@ static int ask(struct call *c, const struct asking *asking, struct job_answer *r
             fly_touched(c->i);
             if (read_answer(c, asking, &exec, ret, ret_said, &why) == 0)
                 return 0;
+            if (why.code == ERR_UNAVAILABLE && !c->put_back)
+                (void)!put_back(c, asking, &lost);
             if (why.code != ERR_UNAVAILABLE || ++nonsense == NONSENSE_MOST)
-                return error_set(err, why.code, "%s", why.msg);
+                return error_set(err, lost.code ? lost.code : why.code, "%s", lost.code ? lost.msg : why.msg);
         } else if (!may_be_better(c, asking, status, &why, err)) {
             return -1;
         }

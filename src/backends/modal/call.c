@@ -10,15 +10,23 @@
 
 #include "backends/engine/contact.h"
 #include "backends/modal/private.h"
+#include "backends/native/image.h"
 #include "backends/once.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
 #define START_TIMEOUT_NS (30 * NSEC_PER_SEC)   /* until the process has begun */
 #define END_PATIENCE_NS (5 * NSEC_PER_SEC / 2) /* from KILL to END */
+#define READ_OUT_NS (1 * NSEC_PER_SEC)         /* for what a process said that takes no input any more */
 #define READ_BYTES (16 * KIB)
 
 #define SPOOL_FOLDER "/.sandbox/command-output"
+#define PUT_S 30 /* for our program, where it isn't any more */
+
+/* Puts it back. Others may do it at the same time. A folder may be in its place. */
+static const char put_script[] =
+    "umask 022; new=$0.$$; mkdir -p \"${0%/*}\" && cat >\"$new\" && chmod 755 \"$new\" && "
+    "{ [ ! -d \"$0\" ] || rm -rf \"$0\"; } && mv -f \"$new\" \"$0\"";
 
 struct call {
     struct list node; /* in the instance's list */
@@ -31,6 +39,7 @@ struct call {
     struct once once;
     bool cut, moved; /* likewise */
     bool begun, asked, over;
+    bool refused; /* Modal started nothing */
 };
 
 void modal_calls_cut_locked(struct modal_instance *i, bool moved)
@@ -134,21 +143,31 @@ static int send_command(struct call *c, const char *shell, struct error *err)
     return 0;
 }
 
+/* The end of a process, and in `ret_words` (malloced) what it said on its standard error. */
+static int end_of(struct call *c, const char *exec_id, const struct wait *wait, int *ret_code,
+                  char **ret_words, struct error *err)
+{
+    char text[FRAMES_NOISE_MAX] = "";
+    ssize_t n = 0;
+    if (modal_router_wait(c->router, exec_id, wait, ret_code, err) < 0)
+        return -1;
+    struct modal_output *errors = modal_output_open(c->router, exec_id, 2, wait, NULL);
+    if (errors)
+        n = modal_output_read(errors, text, sizeof(text), wait, NULL);
+    modal_output_close(errors);
+    *ret_words = contact_words(text, n > 0 ? (size_t)n : 0);
+    return 0;
+}
+
 /* Why our program ended before its command did. */
 static int tell_end(struct call *c, struct error *err)
 {
     const struct wait brief = {.deadline = clock_now() + END_PATIENCE_NS};
-    char text[FRAMES_NOISE_MAX] = "";
+    _cleanup_(cleanup_free) char *words = NULL;
     int code = -1;
-    ssize_t n = 0;
     c->over = true;
-    if (modal_router_wait(c->router, c->exec_id, &brief, &code, err) < 0)
+    if (end_of(c, c->exec_id, &brief, &code, &words, err) < 0)
         return -1;
-    struct modal_output *errors = modal_output_open(c->router, c->exec_id, 2, &brief, NULL);
-    if (errors)
-        n = modal_output_read(errors, text, sizeof(text), &brief, NULL);
-    modal_output_close(errors);
-    _cleanup_(cleanup_free) char *words = contact_words(text, n > 0 ? (size_t)n : 0);
     return error_set(err, ERR_UNAVAILABLE, "our program in the sandbox ended with exit code %d%s%s", code,
                      words[0] ? ": " : "", words);
 }
@@ -168,13 +187,25 @@ static int await_end(struct call *c, const struct wait *wait, struct error *err)
     return 0;
 }
 
+/* Input that nobody took, since the process had ended: its output tells. */
+static int send_and_await(struct call *c, const char *shell, struct error *err)
+{
+    struct error why = ERROR_INIT;
+    if (send_command(c, shell, &why) == 0)
+        return await_end(c, &c->request->wait, err);
+    if (!wait_was_over(&why))
+        (void)!await_end(c, &(struct wait){.deadline = clock_now() + READ_OUT_NS}, NULL);
+    return c->once.answer.ended ? 0 : error_set(err, why.code, "%s", why.msg);
+}
+
 static int run(void *call, const char *shell, struct error *err)
 {
     struct call *c = call;
     const struct wait bounded = wait_at_most(&c->request->wait, clock_now() + START_TIMEOUT_NS);
     struct error why = ERROR_INIT;
     if (start(c, &bounded, &why) == 0)
-        return send_command(c, shell, err) < 0 ? -1 : await_end(c, &c->request->wait, err);
+        return send_and_await(c, shell, err);
+    c->refused = !c->begun && (why.code == ERR_NOT_FOUND || why.code == ERR_INVALID);
     if (why.code == ERR_TIMEOUT && wait_check(&c->request->wait, NULL) == 0)
         why.code = ERR_UNAVAILABLE;
     return error_set(err, why.code, "%s", why.msg);
@@ -226,19 +257,50 @@ static int broken(void *call, const struct error *why, struct error *err)
 
 static const struct once_way way = {.run = run, .stop = stop, .broken = broken};
 
-int modal_call(void *computer, const struct exec_request *request, const char *shell, struct exec_result *ret,
-               struct guest_exit *ret_exit, struct error *err)
+static int put_program(struct call *c, struct error *err)
 {
-    struct modal_instance *i = computer;
+    const char *const argv[] = {"/bin/sh", "-c", put_script, c->i->backend->guest, NULL};
+    const struct wait bounded = wait_at_most(&c->request->wait, clock_now() + PUT_S * NSEC_PER_SEC);
+    _cleanup_(cleanup_free) char *words = NULL;
+    char id[MODAL_UUID_SIZE];
+    struct error why = ERROR_INIT;
+    int code = -1;
+    modal_uuid(id);
+    if (modal_router_start(c->router, id, argv, NULL, NULL, PUT_S, &bounded, &why) == 0 &&
+        modal_router_write(c->router, id, 0, guest_image, guest_image_size, true, &bounded, &why) == 0 &&
+        end_of(c, id, &bounded, &code, &words, &why) == 0 && code == 0)
+        return 0;
+    if (wait_was_over(&why))
+        return error_set(err, why.code, "%s", why.msg);
+    return once_not_put_back(words && words[0] ? words : why.msg, err);
+}
+
+/* 1: it lacks our program, which is there again; err says what it was. */
+static int run_once(struct modal_instance *i, const struct exec_request *request, const char *shell,
+                    struct exec_result *ret, struct guest_exit *ret_exit, bool put_back, struct error *err)
+{
     struct call c = {.i = i, .request = request};
     once_init(&c.once, &i->shells, request->output_limit);
     int failed = enter(&c, err);
     if (failed == 0) {
         failed = once_run(&c.once, &way, &c, shell, ret, ret_exit, err);
+        if (failed < 0 && put_back && !wait_was_over(err) && err->code != ERR_GONE && !c.moved &&
+            once_lacks_program(&c.once, c.over || c.refused))
+            failed = put_program(&c, err) == 0 ? 1 : -1;
         leave(&c);
     }
     once_done(&c.once);
     return failed;
+}
+
+int modal_call(void *computer, const struct exec_request *request, const char *shell, struct exec_result *ret,
+               struct guest_exit *ret_exit, struct error *err)
+{
+    const int done = run_once(computer, request, shell, ret, ret_exit, true, err);
+    if (done <= 0)
+        return done;
+    exec_result_done(ret);
+    return run_once(computer, request, shell, ret, ret_exit, false, err);
 }
 
 int modal_instance_exec(struct instance *instance, const struct exec_request *request,
