@@ -114,7 +114,7 @@ test('no engine at the start: the tool is listed, a call says why, and works onc
 test('the engine stands still: a call ends at its time, with the output so far, and all goes on afterwards', async (t) => {
     const server = await startServer(t);
     await server.run('echo data >/root/file', { computer_id: 'keeper', temporary: false });
-    const { reply } = await server.startAndReach('echo so far; sleep 300', { computer_id: 'keeper', timeout: 2 });
+    const { reply } = await server.startAndReach('echo so far; sleep 300', { computer_id: 'keeper', timeout: 6 });
     signalEngine('SIGSTOP');
     try {
         const value = (await reply).result.structuredContent;

@@ -99,7 +99,7 @@ for (const [what, how] of [['temporary', { temporary: true }], ['read-only', { r
 
 test('a paused computer says so, and isn\'t idle; when it goes on, its time begins anew', async (t) => {
     const server = await startServer(t, ON);
-    const create = (id) => callTool(server, 'computer_create', { computer_id: id, temporary: false, idle_timeout: 2 });
+    const create = (id) => callTool(server, 'computer_create', { computer_id: id, temporary: false, idle_timeout: 4 });
     const seen = async (id) => (await callTool(server, 'computer_list', { prefix: id })).computers[0];
     await create('held');
     await pauseContainer('held');
