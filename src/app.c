@@ -432,7 +432,7 @@ int app_run(int argc, char *const *argv, char *const *env)
     secure_descriptors();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a log that meets `ulimit -f` loses lines, not the server */
-    /* Large buffers go back to the kernel when they are freed. */
+    /* Large buffers go back to the kernel when they are freed, but for a few: see buf.c. */
     mallopt(M_MMAP_THRESHOLD, 256 * KIB);
     _cleanup_(cleanup_config_free) struct config *config =
         config_load(argc, argv, env, &action, &exit_code, &err);

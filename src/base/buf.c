@@ -2,6 +2,7 @@
  * block moves pages instead of copying (mremap), and memory that was never written costs nothing. */
 #include "base/buf.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,45 @@
 #include "base/mem.h"
 
 #define CAP_MIN 64
+/* A large block is fresh pages of the kernel's, each of which costs more when it is first touched than to
+ * fill it. So the last few that were freed are kept for the next buffers that need as much. */
+#define KEPT_BLOCKS 2
+#define KEPT_BYTES_MIN (256UL * 1024)
+#define KEPT_BYTES_MAX (3072UL * 1024)
+
+struct kept {
+    size_t cap;
+};
+static _Atomic(struct kept *) kept_blocks[KEPT_BLOCKS];
+
+static void block_free(void *data, size_t cap)
+{
+    if (cap >= KEPT_BYTES_MIN && cap <= KEPT_BYTES_MAX) {
+        struct kept *block = data;
+        block->cap = cap;
+        for (size_t i = 0; i < KEPT_BLOCKS; i++) {
+            struct kept *none = NULL;
+            if (atomic_compare_exchange_strong(&kept_blocks[i], &none, block))
+                return;
+        }
+    }
+    free(data);
+}
+
+/* One of at least *cap bytes, which becomes what it has; or NULL. */
+static char *block_take(size_t *cap)
+{
+    for (size_t i = 0; i < KEPT_BLOCKS; i++) {
+        struct kept *block = atomic_exchange(&kept_blocks[i], NULL);
+        if (block && block->cap >= *cap) {
+            *cap = block->cap;
+            return (char *)block;
+        }
+        if (block)
+            block_free(block, block->cap);
+    }
+    return NULL;
+}
 
 int buf_reserve(struct buf *b, size_t n)
 {
@@ -24,7 +64,13 @@ int buf_reserve(struct buf *b, size_t n)
         cap = b->max + 1;
     if (cap < needed)
         cap = needed;
-    char *data = realloc(b->data, cap);
+    char *data = b->cap < KEPT_BYTES_MIN && cap >= KEPT_BYTES_MIN ? block_take(&cap) : NULL;
+    if (data) {
+        memcpy(data, buf_str(b), b->len + 1);
+        free(b->data);
+    } else {
+        data = realloc(b->data, cap);
+    }
     if (!data)
         return -1;
     b->data = data;
@@ -78,7 +124,7 @@ void buf_clear(struct buf *b)
 
 void buf_done(struct buf *b)
 {
-    free(b->data);
+    block_free(b->data, b->cap);
     *b = (struct buf)BUF_INIT(b->max);
 }
 
@@ -91,7 +137,7 @@ void buf_wipe(struct buf *b)
 
 void buf_move(struct buf *dst, struct buf *b)
 {
-    free(dst->data);
+    block_free(dst->data, dst->cap);
     *dst = *b;
     *b = (struct buf)BUF_INIT(dst->max);
 }

@@ -38,7 +38,7 @@ int buf_append_byte(struct buf *b, char c) _must_use_;
 int buf_printf(struct buf *b, const char *fmt, ...) _printf_(2, 3) _must_use_;
 void buf_consume(struct buf *b, size_t n); /* drops n bytes from the front */
 void buf_clear(struct buf *b);             /* len = 0, memory kept */
-void buf_done(struct buf *b);              /* frees the content; b can be used again */
+void buf_done(struct buf *b);              /* frees the content; b can be used again. Any thread */
 void buf_wipe(struct buf *b);              /* the same, and overwrites it first; for secrets, in a buffer
                                             * that had all its room at once: one that grows leaves copies */
 /* Moves the content and its maximum into *dst (which is replaced) and leaves b empty. */

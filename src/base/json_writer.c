@@ -210,8 +210,32 @@ void jw_end_array(struct json_writer *w)
     end(w, ']');
 }
 
+/* A string that needs no escape, as most do, at once with all that stands around it. False: nothing was
+ * written. */
+static bool put_plain(struct json_writer *w, const void *bytes, size_t n, bool is_key)
+{
+    if (w->failed || w->escape != 1 || plain_run(bytes, n) < n || buf_reserve(w->out, n + 4) < 0)
+        return false;
+    char *p = w->out->data + w->out->len;
+    if (!w->after_key && w->has_item[w->depth])
+        *p++ = ',';
+    *p++ = '"';
+    memcpy(p, bytes, n);
+    p += n;
+    *p++ = '"';
+    if (is_key)
+        *p++ = ':';
+    *p = '\0';
+    w->out->len = (size_t)(p - w->out->data);
+    w->has_item[w->depth] = true;
+    w->after_key = is_key;
+    return true;
+}
+
 void jw_key_n(struct json_writer *w, const char *key, size_t n)
 {
+    if (put_plain(w, key, n, true))
+        return;
     jw_string_n(w, key, n);
     structure(w, ':');
     w->after_key = true;
@@ -219,6 +243,8 @@ void jw_key_n(struct json_writer *w, const char *key, size_t n)
 
 void jw_string_n(struct json_writer *w, const void *bytes, size_t n)
 {
+    if (put_plain(w, bytes, n, false))
+        return;
     separate(w);
     structure(w, '"');
     append_escaped(w, bytes, n, w->escape);

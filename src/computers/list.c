@@ -16,6 +16,7 @@
 
 #define ROWS_MAX (4 * LIMIT_COMPUTERS) /* of each list; more aren't looked at */
 #define STAT_SECONDS 5.0               /* of one computer */
+#define CACHE_LINE_BYTES 64
 
 /* What the backend's list tells of one. */
 struct at_backend {
@@ -517,6 +518,15 @@ static void view_paused(const struct row *row, struct computer_view *v)
                  row->at_backend->paused);
 }
 
+/* Computers lie all over the memory, and waiting for it is most of what a long list takes: so it is asked for
+ * ahead. */
+static void foresee(const struct listing *l, size_t i)
+{
+    const char *computer = i < l->count ? (const char *)l->rows[i].computer : NULL;
+    for (size_t at = 0; computer && at < sizeof(struct computer); at += CACHE_LINE_BYTES)
+        __builtin_prefetch(computer + at);
+}
+
 static void tell(const struct listing *l, void (*fn)(void *ctx, const struct computer_view *v), void *ctx,
                  size_t *ret_total)
 {
@@ -525,6 +535,7 @@ static void tell(const struct listing *l, void (*fn)(void *ctx, const struct com
     size_t total = 0;
     for (size_t i = 0; i < l->count; i++) {
         const struct row *row = &l->rows[i];
+        foresee(l, i + 1);
         const bool is_told = w->most == 0 || total < (size_t)w->most;
         if (!is_told && w->condition < 0) {
             total++;

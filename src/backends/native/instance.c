@@ -82,6 +82,12 @@ struct native_instance *instance_new(struct native *n, struct zygote *zygote,
     return i;
 }
 
+void instance_forget_init(struct native_instance *i)
+{
+    deaths_forget(&i->native->deaths, &i->death, i->pidfd);
+    i->pidfd = fd_close(i->pidfd);
+}
+
 struct native_instance *instance_free(struct native_instance *i)
 {
     if (!i)
@@ -89,7 +95,7 @@ struct native_instance *instance_free(struct native_instance *i)
     if (!i->reaper)
         scopes_done(&i->scopes);
     fd_close(i->channel);
-    fd_close(i->pidfd);
+    instance_forget_init(i);
     fd_close(i->oom);
     fd_close(i->lock);
     disk_close(&i->disk);
@@ -551,8 +557,8 @@ json_t *instance_record(const struct instance *instance)
 
 bool instance_alive(const struct instance *instance)
 {
-    struct pollfd p = {.fd = instance_of(instance)->pidfd, .events = POLLIN};
-    return p.fd >= 0 && poll(&p, 1, 0) == 0; /* without init after a restart that failed */
+    struct native_instance *i = instance_of(instance);
+    return i->pidfd >= 0 && !deaths_tell(&i->native->deaths, &i->death, i->pidfd); /* -1: see restart */
 }
 
 /* The end of pid 1 is the end of its pid namespace, and so of all that the computer runs. */
@@ -596,7 +602,7 @@ int instance_restart(struct instance *instance, const struct wait *wait, struct 
         scopes_done(&i->scopes);
     i->reaper = true;
     i->kept = false;
-    i->pidfd = fd_close(i->pidfd);
+    instance_forget_init(i);
     i->oom = fd_close(i->oom);
     json_decref(TAKE_PTR(i->groups));
     json_decref(TAKE_PTR(i->limits));

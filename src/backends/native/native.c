@@ -324,6 +324,7 @@ static struct backend *native_free(struct backend *b)
     cgroups_done(&n->cgroups);
     toolbox_done(&n->toolbox);
     disks_done(&n->disks);
+    deaths_done(&n->deaths);
     pthread_mutex_destroy(&n->lock);
     free(n->state_dir);
     free(n->rootfs);
@@ -387,6 +388,7 @@ struct backend *native_new_on(const struct native_options *options, const struct
     n->plain = machine->no_overlay;
     n->toolbox.lock_fd = -1;
     pthread_mutex_init(&n->lock, NULL);
+    deaths_init(&n->deaths);
     n->environment = describe_environment(n->rootfs);
     n->weak_environment = n->allow_weak ? describe_weak_environment() : NULL;
     n->limits_wanted = describe_limits(&n->limits, NULL, &n->disks);

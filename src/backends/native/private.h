@@ -9,6 +9,7 @@
 
 #include "backends/backend.h"
 #include "backends/native/cgroups.h"
+#include "backends/native/deaths.h"
 #include "backends/native/disk.h"
 #include "backends/native/native.h"
 #include "backends/native/rung.h"
@@ -49,6 +50,7 @@ struct native {
     struct cgroups cgroups;
     struct toolbox toolbox;
     struct disks disks;
+    struct deaths deaths; /* of inits */
 
     atomic_bool scope_by_move; /* commands can't be born in their group here: they move there */
     bool proc_hidden;          /* see GUEST_REPLY_PROC_HIDDEN; final as the rung is */
@@ -61,6 +63,8 @@ enum figure { FIGURE_CPU, FIGURE_MEMORY, FIGURE_PIDS, FIGURES };
 struct figures {
     pthread_mutex_t lock;
     int files[FIGURES];
+    uint64_t cpu; /* as it was read before `pids` was; 0: none is known */
+    int pids;
 };
 
 struct native_instance {
@@ -76,6 +80,7 @@ struct native_instance {
     pid_t pid;                   /* of init, and when it started, for its record */
     uint64_t start;
     int pidfd, channel, oom; /* oom: see cgroup_oom_kills() */
+    struct death death;      /* of init */
     struct cgroup_birth birth;
     bool is_blank;           /* see birth.c; until it is begun */
     int lock;                /* see keep.h; -1: a temporary one */
@@ -117,6 +122,8 @@ const char *native_why_no_image(const struct native *n);
 struct native_instance *instance_new(struct native *n, struct zygote *zygote,
                                      const struct computer_spec *spec, uint32_t id_base);
 struct native_instance *instance_free(struct native_instance *i);
+/* Of init we want to know nothing any more. */
+void instance_forget_init(struct native_instance *i);
 /* As whose we make what is the computer's. */
 uint32_t instance_owner(const struct native_instance *i);
 /* One that is blank becomes a computer, as yet without a name. */

@@ -155,7 +155,7 @@ static int take_up(struct native_instance *i, const json_t *data, const struct g
 static void forget(struct native_instance *i)
 {
     i->channel = fd_close(i->channel);
-    i->pidfd = fd_close(i->pidfd);
+    instance_forget_init(i);
 }
 
 int instance_resume(struct native_instance *i, const json_t *data, const struct wait *wait, struct error *err)

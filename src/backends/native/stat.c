@@ -71,6 +71,7 @@ static uint64_t read_figure(struct native_instance *i, enum figure figure)
     if (n < 0) { /* the first time, or the group was made anew */
         fd_close(*fd);
         *fd = open_figure(i, figure);
+        i->figures.cpu = 0;
         n = *fd >= 0 ? pread(*fd, text, sizeof(text) - 1, 0) : -1;
         if (*fd > sysconf(_SC_OPEN_MAX) / 2) /* the rest is for computers */
             *fd = fd_close(*fd);
@@ -81,14 +82,20 @@ static uint64_t read_figure(struct native_instance *i, enum figure figure)
     return strtoull(text + strcspn(text, "0123456789"), NULL, 10);
 }
 
+/* Making and ending a process takes time: while that doesn't grow, there are as many as there were. Memory
+ * may be taken from those that sleep, so it is read each time. */
 static void read_figures(struct native_instance *i, struct instance_stat *s)
 {
-    pthread_mutex_lock(&i->figures.lock);
+    struct figures *f = &i->figures;
+    pthread_mutex_lock(&f->lock);
     const uint64_t cpu = read_figure(i, FIGURE_CPU);
+    if (cpu == 0 || cpu != f->cpu)
+        f->pids = (int)read_figure(i, FIGURE_PIDS);
+    f->cpu = cpu;
     s->cpu_ns = i->native->cgroups.unified ? cpu * 1000 : cpu; /* "usage_usec N" is the first line there */
     s->memory_bytes = (int64_t)read_figure(i, FIGURE_MEMORY);
-    s->pids = (int)read_figure(i, FIGURE_PIDS);
-    pthread_mutex_unlock(&i->figures.lock);
+    s->pids = f->pids;
+    pthread_mutex_unlock(&f->lock);
 }
 
 static void read_disk(const struct native_instance *i, struct instance_stat *s)

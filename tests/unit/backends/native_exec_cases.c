@@ -1,4 +1,5 @@
 /* Commands in a native computer: what runs, what comes back, what ends them. */
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -403,6 +404,40 @@ static void test_out_of_memory(void **state)
     exec_result_done(&r);
 }
 
+/* Until it is said to have so many processes. */
+static void await_processes(struct subject *s, int count)
+{
+    const struct wait wait = {.deadline = clock_deadline_after(30)};
+    struct instance_stat stat = {0};
+    do
+        assert_int_equal(s->i->ops->stat(s->i, true, &wait, &stat, NULL), 0);
+    while (stat.pids != count && clock_now() < wait.deadline && poll(NULL, 0, 5) == 0);
+    assert_int_equal(stat.pids, count);
+}
+
+static void test_processes_are_counted(void **state)
+{
+    struct subject s;
+    struct exec_result r;
+    struct instance_stat idle;
+    if (native_of(world.backend)->cgroups.places[CGROUP_PIDS].version == 0) {
+        skip_because("no pids controller here");
+        return;
+    }
+    subject_create(&s, "counted");
+    assert_int_equal(s.i->ops->stat(s.i, true, &for_ever, &idle, NULL), 0);
+    assert_true(idle.pids > 0);
+    run_command(&s, "for i in 1 2 3; do sleep 300 >/dev/null 2>&1 & done", &r);
+    exec_result_done(&r);
+    const int more = instance_of(s.i)->reaper ? 4 : 3; /* one for all that a command leaves */
+    await_processes(&s, idle.pids + more);
+    await_processes(&s, idle.pids + more);
+    run_command(&s, "kill $(pidof sleep || pgrep sleep)", &r);
+    exec_result_done(&r);
+    await_processes(&s, idle.pids);
+    subject_remove(&s);
+}
+
 static void test_fork_bomb(void **state)
 {
     struct subject s;
@@ -483,6 +518,7 @@ const struct CMUnitTest native_exec_cases[] = {
     cmocka_unit_test(test_isolation),
     cmocka_unit_test(test_many_at_once),
     cmocka_unit_test(test_out_of_memory),
+    cmocka_unit_test(test_processes_are_counted),
     cmocka_unit_test(test_fork_bomb),
     cmocka_unit_test(test_shell_missing),
     cmocka_unit_test(test_told_before),

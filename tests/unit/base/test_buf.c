@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/mem.h"
 #include "tests/unit/base/check.h"
 
@@ -113,6 +114,28 @@ static void steal_gives_a_string(void **state)
     assert_null(b.data);
 }
 
+/* Their blocks are used again, also by one that needs more than there was. */
+static void large_ones_follow_each_other(void **state)
+{
+    char piece[1000];
+    for (int round = 0; round < 6; round++) {
+        _cleanup_(buf_done) struct buf one = BUF_INIT(8 * MIB), other = BUF_INIT(MIB);
+        const size_t count = round % 2 ? 4000 : 900;
+        for (size_t i = 0; i < count; i++) {
+            memset(piece, (char)('a' + (i + (size_t)round) % 26), sizeof(piece));
+            assert_int_equal(buf_append(&one, piece, sizeof(piece)), 0);
+            assert_int_equal(buf_append(&other, piece, sizeof(piece)), i < MIB / 1000 ? 0 : -1);
+        }
+        for (size_t i = 0; i < count; i++) {
+            memset(piece, (char)('a' + (i + (size_t)round) % 26), sizeof(piece));
+            assert_memory_equal(one.data + 1000 * i, piece, sizeof(piece));
+            if (i < MIB / 1000)
+                assert_memory_equal(other.data + 1000 * i, piece, sizeof(piece));
+        }
+        assert_int_equal(strlen(buf_str(&one)), one.len);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +148,7 @@ int main(void)
         cmocka_unit_test(clear_and_done_leave_it_usable),
         cmocka_unit_test(move_replaces_the_target),
         cmocka_unit_test(steal_gives_a_string),
+        cmocka_unit_test(large_ones_follow_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
