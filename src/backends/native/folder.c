@@ -230,5 +230,5 @@ int folder_remove(const char *folder, struct error *err)
         tree_remove(parent, "native", err) < 0) /* an older one is in the way */
         return -1;
     FAULT_POINT("end.files-aside");
-    return remove_trash(parent, err);
+    return tree_remove(parent, AHEAD_NAME, err) < 0 ? -1 : remove_trash(parent, err);
 }
