@@ -8,7 +8,7 @@
 #include "net/http.h"
 
 #define PROVIDER_HEADERS_MAX 8
-#define PROVIDER_ENDS_AT_ONCE 64 /* of computers; what a provider takes at once, pace.h finds out */
+#define PROVIDER_ENDS_AT_ONCE 64        /* of computers; what a provider takes at once, pace.h finds out */
 #define PROVIDER_ANSWER_BYTES (8 * MIB) /* a list of all computers there are may be long */
 
 /* A base address from an option or a variable: https://HOST[:PORT], or http:// for a host that is this
