@@ -50,7 +50,7 @@ test('B37: a restart: the old session is unknown, initialize takes its id, a per
     const old = await first.session();
     await old.run('echo kept >/root/file', { computer_id: 'box', temporary: false });
     assert.deepEqual(await first.stop(), { code: 0, signal: null });
-    const second = await startHttp(t, { stateDir: first.stateDir });
+    const second = await startHttp(t, { stateDir: first.stateDir, args: ['--lifecycle-tools'] });
     const lost = await second.post({ jsonrpc: '2.0', id: 7, method: 'tools/list' }, old.headers).whole();
     assert.equal(lost.status, 404);
     assert.match(lost.messages[0].error.message, /initialize/);
@@ -61,7 +61,8 @@ test('B37: a restart: the old session is unknown, initialize takes its id, a per
     const kept = await session.run('cat /root/file', { computer_id: 'box' });
     assert.deepEqual([kept.stdout, kept.created], ['kept\n', undefined]);
     // Its files may be of users that only the server can be.
-    await session.start('tools/call', { name: 'computer_delete', arguments: { computer_id: 'box' } }).whole();
+    const { reply } = await session.start('tools/call', { name: 'computer_delete', arguments: { computer_id: 'box' } }).whole();
+    assert.equal(reply.result.structuredContent.deleted, true);
 });
 
 // Calls until its connection breaks; never waits for ever.
