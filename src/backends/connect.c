@@ -18,6 +18,7 @@
 #define READ_BYTES (16 * KIB)
 #define WORDS_MAX 200
 #define RESPONSE_MAX (1 * MIB)
+#define ATTEMPTS 5 /* of what is refused with 429 */
 
 struct connect_stream {
     const struct provider *provider;
@@ -64,8 +65,14 @@ static size_t add_headers(const struct provider *p, struct http_header ret[PROVI
     return p->header_count + 1;
 }
 
-int connect_call(const struct provider *p, const char *path, const json_t *message, const struct wait *wait,
-                 json_t **ret, struct error *err)
+/* What came too early had no effect. */
+static bool comes_again(int status, int failures, const struct wait *wait)
+{
+    return status == 429 && failures < ATTEMPTS && pace_pause(wait, pace_delay(failures - 1));
+}
+
+static int call_once(const struct provider *p, const char *path, const json_t *message,
+                     const struct wait *wait, json_t **ret, int *ret_status, struct error *err)
 {
     struct http_header headers[PROVIDER_HEADERS_MAX + 1];
     _cleanup_(cleanup_free) char *text = json_dumps(message, JSON_COMPACT);
@@ -81,8 +88,10 @@ int connect_call(const struct provider *p, const char *path, const json_t *messa
         .max_body = RESPONSE_MAX,
         .wait = *wait,
     };
+    *ret_status = 0;
     if (http_do(p->client, &request, &r, err) < 0)
         return -1;
+    *ret_status = r.status;
     if (r.status != 200)
         return refused(p, &r, err);
     _cleanup_(cleanup_json_decref) json_t *answer = json_parse(buf_str(&r.body), r.body.len, err);
@@ -93,8 +102,24 @@ int connect_call(const struct provider *p, const char *path, const json_t *messa
     return 0;
 }
 
-int connect_open(const struct provider *p, const char *path, const json_t *message, const struct wait *wait,
-                 struct connect_stream **ret, int *ret_status, struct error *err)
+int connect_call(const struct provider *p, const char *path, const json_t *message, const struct wait *wait,
+                 json_t **ret, struct error *err)
+{
+    for (int failures = 1;; failures++) {
+        struct error why = ERROR_INIT;
+        int status;
+        if (call_once(p, path, message, wait, ret, &status, &why) == 0)
+            return 0;
+        if (!comes_again(status, failures, wait)) {
+            if (err)
+                *err = why;
+            return -1;
+        }
+    }
+}
+
+static int open_once(const struct provider *p, const char *path, const json_t *message,
+                     const struct wait *wait, struct connect_stream **ret, int *ret_status, struct error *err)
 {
     struct http_header headers[PROVIDER_HEADERS_MAX + 1];
     _cleanup_(cleanup_free) char *text = json_dumps(message, JSON_COMPACT);
@@ -129,6 +154,21 @@ int connect_open(const struct provider *p, const char *path, const json_t *messa
     *ret = xcalloc(1, sizeof(**ret));
     **ret = (struct connect_stream){p, reply, BUF_INIT(ENVELOPE_BYTES + CONNECT_MESSAGE_MAX + READ_BYTES)};
     return 0;
+}
+
+int connect_open(const struct provider *p, const char *path, const json_t *message, const struct wait *wait,
+                 struct connect_stream **ret, int *ret_status, struct error *err)
+{
+    for (int failures = 1;; failures++) {
+        struct error why = ERROR_INIT;
+        if (open_once(p, path, message, wait, ret, ret_status, &why) == 0)
+            return 0;
+        if (!comes_again(*ret_status, failures, wait)) {
+            if (err)
+                *err = why;
+            return -1;
+        }
+    }
 }
 
 /* How long the envelope at the beginning is; 0: that isn't known yet. -1: it can't be one. */

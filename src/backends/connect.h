@@ -8,12 +8,13 @@
 
 #define CONNECT_MESSAGE_MAX (1 * MIB) /* one message of a stream */
 
-/* path: "/package.Service/Method". ret may be NULL. Errors by the words that Connect has for them. */
+/* path: "/package.Service/Method". ret may be NULL. Errors by the words that Connect has for them.
+ * Repeated only while it is refused as too much (429). */
 int connect_call(const struct provider *p, const char *path, const json_t *message, const struct wait *wait,
                  json_t **ret, struct error *err);
 
 struct connect_stream;
-/* Not repeated. ERR_NOT_FOUND and so on as above; ret_status: 0 if nobody answered. */
+/* Likewise; ret_status: 0 if nobody answered. */
 int connect_open(const struct provider *p, const char *path, const json_t *message, const struct wait *wait,
                  struct connect_stream **ret, int *ret_status, struct error *err);
 /* 1: a message, in *ret; 0: the end, as it should be; -1: the server's error, or one on the way. After

@@ -88,12 +88,13 @@ int provider_refused(const struct provider *p, const struct http_response *r, st
 
 /* --- one attempt --- */
 
+/* Also where nobody wants to know what it says: nonsense is no yes. */
 static int parse_answer(const struct provider *p, const struct provider_call *call,
-                        const struct http_response *r, json_t **ret, struct error *err)
+                        const struct http_response *r, bool is_wanted, json_t **ret, struct error *err)
 {
     struct error why = ERROR_INIT;
     *ret = NULL;
-    if (r->status == 204)
+    if (r->status == 204 || (!is_wanted && r->body.len == 0))
         return 0;
     if (strncasecmp(r->content_type, "application/json", strlen("application/json")) != 0)
         return error_set(err, ERR_UNAVAILABLE, "%s answered %s %.100s with no JSON but '%s'", p->name,
@@ -231,7 +232,8 @@ int provider_call(const struct provider *p, const struct provider_call *call, co
         if (judge(p, pace, &r, answered, &why) == 0) {
             if (call->header)
                 *call->ret_header = http_response_header(&r, call->header);
-            return ret ? parse_answer(p, call, &r, ret, err) : 0;
+            _cleanup_(cleanup_json_decref) json_t *unwanted = NULL;
+            return parse_answer(p, call, &r, ret != NULL, ret ? ret : &unwanted, err);
         }
         /* Being too much is a question of time while others come through. */
         if (status != 429 || pace_successes(pace) == successes)

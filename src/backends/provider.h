@@ -42,8 +42,8 @@ struct provider_call {
 
 /* Sends it, and again where that may help, within the wait: what was refused for being too much until it is
  * taken, as long as others of its pace are and the provider doesn't say that it takes too long; what may have
- * had an effect only if it is repeatable. ret may be NULL, then the answer's body doesn't matter; *ret is
- * NULL for 204. ret_status may be NULL; 0: nobody answered. -1: ERR_DENIED (401, 403), ERR_NOT_FOUND,
+ * had an effect only if it is repeatable. ret may be NULL, then the answer may be empty as well; *ret is NULL
+ * for 204. ret_status may be NULL; 0: nobody answered. -1: ERR_DENIED (401, 403), ERR_NOT_FOUND,
  * ERR_EXISTS (409), ERR_INVALID (400, 422), ERR_LIMIT (429, and 507), ERR_UNAVAILABLE (anything else),
  * ERR_BUSY (as of pace.h), ERR_TIMEOUT and the token's codes. */
 int provider_call(const struct provider *p, const struct provider_call *call, const struct wait *wait,

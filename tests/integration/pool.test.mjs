@@ -31,7 +31,9 @@ function foldersIn(folder) {
 const groupsOf = (key, within = '/sys/fs/cgroup') => foldersIn(within).flatMap((group) =>
     path.basename(group).includes(key) ? [group] : path.basename(group).startsWith('mcp-sandbox-') ? [] : groupsOf(key, group));
 
-const processesOf = (key) => groupsOf(key).flatMap((group) => fs.readFileSync(path.join(group, 'cgroup.procs'), 'utf8').match(/\d+/g) ?? []);
+// In control groups of version 2 those that are limited have their processes in a group within.
+const processesOf = (key) => groupsOf(key).flatMap((group) => [group, ...foldersIn(group)])
+    .flatMap((group) => fs.readFileSync(path.join(group, 'cgroup.procs'), 'utf8').match(/\d+/g) ?? []);
 
 const begunProcess = (key) => eventually('its process is there', () => processesOf(key)[0]);
 
