@@ -197,11 +197,12 @@ static bool is_named_elsewhere(int fd, const struct id_ranges *ranges, uint32_t 
     return false;
 }
 
-/* One that had to give its name to another may still be listed under that, which the other is, too. */
+/* One that had to give its name to another may still be listed under that, which the other is, too. A name
+ * that nobody has yet would hold the range as soon as somebody gets it. */
 static bool is_holder(int fd, const struct id_ranges *ranges, uint32_t n, const struct slot *s,
                       const char *folder)
 {
-    return strcmp(s->folder, folder) == 0 || strcmp(folder_before(s), folder) == 0 ||
+    return slot_is_free(s) || strcmp(s->folder, folder) == 0 || strcmp(folder_before(s), folder) == 0 ||
            (s->folder[0] && is_named_elsewhere(fd, ranges, n, s->folder));
 }
 

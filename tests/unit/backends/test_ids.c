@@ -179,6 +179,28 @@ static void test_killed_while_a_range_moves(void **state)
     }
 }
 
+/* Who clears up puts the folder aside first. */
+static void test_killed_before_a_move_and_put_aside(void **state)
+{
+    _cleanup_(cleanup_free) char *from = temporary_path("from");
+    _cleanup_(cleanup_free) char *to = temporary_path("to");
+    _cleanup_(cleanup_free) char *aside = temporary_path("aside");
+    struct moving m = {.from = from, .to = to, .fails = true, .base = take("from")};
+    pid_t pid = fork();
+    if (pid == 0)
+        ids_move(&ranges, m.base, to, die, &m, NULL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(rename(from, aside), 0);
+    assert_int_equal(ids_give_back(&ranges, aside, m.base, NULL), 0);
+    temporary_folder("to"); /* which has other ids, or none */
+    _cleanup_(cleanup_free) char *rival = temporary_path("rival");
+    temporary_folder("rival");
+    assert_int_equal(ids_hold(&ranges, rival, m.base, NULL), 0);
+    assert_int_equal(ids_give_back(&ranges, rival, m.base, NULL), 0);
+    rmdir(aside);
+    rmdir(to);
+}
+
 static int count_move(void *ctx, struct error *err)
 {
     return ++*(int *)ctx > 1 ? error_set(err, ERR_EXISTS, "once is enough") : 0;
@@ -259,6 +281,7 @@ int main(void)
         cmocka_unit_test(test_bad_base),
         cmocka_unit_test(test_a_range_goes_along),
         cmocka_unit_test(test_killed_while_a_range_moves),
+        cmocka_unit_test(test_killed_before_a_move_and_put_aside),
         cmocka_unit_test(test_a_name_is_taken_over),
         cmocka_unit_test(test_what_has_no_range_does_not_move),
         cmocka_unit_test(test_the_only_range_needs_no_list),
