@@ -146,6 +146,24 @@ static int slot_of(const struct id_ranges *ranges, uint32_t base, uint32_t *ret,
     return 0;
 }
 
+/* A server that is killed may leave ranges under a name that a later computer gets, which would hold them for
+ * as long as it is there. */
+static void free_others(int fd, const struct id_ranges *ranges, uint32_t n, const char *folder)
+{
+    static const uint32_t at_once = 256;
+    _cleanup_(cleanup_free) struct slot *slots = xcalloc(at_once, SLOT_SIZE);
+    for (uint32_t i = 0; i < ranges->count; i += at_once) {
+        const ssize_t got = pread(fd, slots, (size_t)at_once * SLOT_SIZE, (off_t)i * SLOT_SIZE);
+        if (got <= 0)
+            return;
+        for (uint32_t k = 0; k < (uint32_t)got / SLOT_SIZE && i + k < ranges->count; k++) {
+            slots[k].folder[SLOT_SIZE - 1] = '\0';
+            if (i + k != n && slot_is_of(&slots[k], folder))
+                write_slot(fd, i + k, "", "", NULL);
+        }
+    }
+}
+
 int ids_hold(const struct id_ranges *ranges, const char *folder, uint32_t base, struct error *err)
 {
     _cleanup_fd_ int fd = -1;
@@ -159,12 +177,15 @@ int ids_hold(const struct id_ranges *ranges, const char *folder, uint32_t base, 
         return -1;
     if (read_slot(fd, n, &s) < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "read %s", ranges->file);
-    if (strcmp(s.folder, folder) == 0)
-        return 0;
-    if (!slot_is_free(&s))
-        return error_set(err, ERR_UNAVAILABLE,
-                         "the computer's user ids belong to another computer by now: %s", s.folder);
-    return write_slot(fd, n, folder, "", err);
+    if (strcmp(s.folder, folder) != 0) {
+        if (!slot_is_free(&s))
+            return error_set(err, ERR_UNAVAILABLE,
+                             "the computer's user ids belong to another computer by now: %s", s.folder);
+        if (write_slot(fd, n, folder, "", err) < 0)
+            return -1;
+    }
+    free_others(fd, ranges, n, folder);
+    return 0;
 }
 
 int ids_move(const struct id_ranges *ranges, uint32_t base, const char *to,

@@ -24,7 +24,8 @@ struct id_ranges {
 /* Takes a free range for the computer whose folder this is (absolute). The folder must exist: a range whose
  * folder is gone counts as free. */
 int ids_take(const struct id_ranges *ranges, const char *folder, uint32_t *ret_base, struct error *err);
-/* Makes sure that the folder still holds this range. ERR_UNAVAILABLE if it belongs to another by now. */
+/* Makes sure that the folder still holds this range, and no other. ERR_UNAVAILABLE if it belongs to another
+ * by now. */
 int ids_hold(const struct id_ranges *ranges, const char *folder, uint32_t base, struct error *err);
 /* The range goes along when `move` brings the computer's folder to `to`, or leaves it where it is and fails.
  * The list is locked meanwhile, since a path that isn't there doesn't hold a range. If we are killed in

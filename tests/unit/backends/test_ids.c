@@ -201,6 +201,29 @@ static void test_killed_before_a_move_and_put_aside(void **state)
     rmdir(to);
 }
 
+/* Two ranges under one name: the first is of one whose server was killed after its folder had the name. */
+static void test_who_is_taken_up_holds_one_range(void **state)
+{
+    _cleanup_(cleanup_free) char *from = temporary_path("from");
+    _cleanup_(cleanup_free) char *to = temporary_path("to");
+    struct moving m = {.from = from, .to = to, .base = take("from")};
+    pid_t pid = fork();
+    if (pid == 0)
+        ids_move(&ranges, m.base, to, die, &m, NULL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(rmdir(to), 0);
+    const uint32_t base = take("to");
+    _cleanup_(cleanup_free) char *rival = temporary_path("rival");
+    temporary_folder("rival");
+    if (base != m.base)
+        assert_int_equal(ids_hold(&ranges, rival, m.base, NULL), -1);
+    assert_int_equal(ids_hold(&ranges, to, base, NULL), 0);
+    assert_int_equal(ids_hold(&ranges, rival, m.base, NULL), base == m.base ? -1 : 0);
+    assert_int_equal(ids_give_back(&ranges, rival, m.base, NULL), 0);
+    assert_int_equal(ids_give_back(&ranges, to, base, NULL), 0);
+    rmdir(to);
+}
+
 static int count_move(void *ctx, struct error *err)
 {
     return ++*(int *)ctx > 1 ? error_set(err, ERR_EXISTS, "once is enough") : 0;
@@ -282,6 +305,7 @@ int main(void)
         cmocka_unit_test(test_a_range_goes_along),
         cmocka_unit_test(test_killed_while_a_range_moves),
         cmocka_unit_test(test_killed_before_a_move_and_put_aside),
+        cmocka_unit_test(test_who_is_taken_up_holds_one_range),
         cmocka_unit_test(test_a_name_is_taken_over),
         cmocka_unit_test(test_what_has_no_range_does_not_move),
         cmocka_unit_test(test_the_only_range_needs_no_list),
