@@ -350,6 +350,23 @@ static int set_parts(struct parts *p, const struct modal_creation *c, struct err
     return c->region ? set_regions(p, c->region, err) : 0;
 }
 
+/* The second generation says at once where commands go to; the first has to be asked. */
+static int make_sandbox(struct modal_account *a, const char *name, const ProtobufCMessage *request,
+                        const struct wait *wait, struct modal_sandbox *ret, struct error *err)
+{
+    const struct modal_call call = {
+        .name = name, .pace = a->creating, .request = request, .answer = &modal__sandbox_made__descriptor};
+    _cleanup_(cleanup_modal_free) Modal__SandboxMade *made = modal_control(a, &call, wait, err);
+    if (!made || check_id(made->id, "a sandbox", err) < 0)
+        return -1;
+    strcpy(ret->id, made->id);
+    if (modal_is_id(made->task) && made->router) {
+        strcpy(ret->task, made->task);
+        return read_router(made->router, ret, err);
+    }
+    return find_task(a, ret->id, wait, ret->task, err) < 0 ? -1 : find_router(a, wait, ret, err);
+}
+
 static int create_v2(struct modal_account *a, struct parts *p, size_t tag_count, const struct wait *wait,
                      struct modal_sandbox *ret, struct error *err)
 {
@@ -365,19 +382,7 @@ static int create_v2(struct modal_account *a, struct parts *p, size_t tag_count,
     wanted.n_tags = tag_count;
     wanted.sources = sources;
     wanted.n_sources = p->env.count > 0;
-    const struct modal_call call = {.name = "SandboxCreateV2",
-                                    .pace = a->creating,
-                                    .request = MODAL_MESSAGE(&wanted),
-                                    .answer = &modal__sandbox_made__descriptor};
-    _cleanup_(cleanup_modal_free) Modal__SandboxMade *made = modal_control(a, &call, wait, err);
-    if (!made || check_id(made->id, "a sandbox", err) < 0)
-        return -1;
-    strcpy(ret->id, made->id);
-    if (modal_is_id(made->task) && made->router) {
-        strcpy(ret->task, made->task);
-        return read_router(made->router, ret, err);
-    }
-    return find_task(a, ret->id, wait, ret->task, err) < 0 ? -1 : find_router(a, wait, ret, err);
+    return make_sandbox(a, "SandboxCreateV2", MODAL_MESSAGE(&wanted), wait, ret, err);
 }
 
 /* The first generation has variables as a secret only. */
@@ -414,15 +419,7 @@ static int create_v1(struct modal_account *a, struct parts *p, size_t tag_count,
     wanted.environment = a->environment ? a->environment : wanted.environment;
     wanted.tags = p->tags.all;
     wanted.n_tags = tag_count;
-    const struct modal_call call = {.name = "SandboxCreate",
-                                    .pace = a->creating,
-                                    .request = MODAL_MESSAGE(&wanted),
-                                    .answer = &modal__sandbox_made__descriptor};
-    _cleanup_(cleanup_modal_free) Modal__SandboxMade *made = modal_control(a, &call, wait, err);
-    if (!made || check_id(made->id, "a sandbox", err) < 0)
-        return -1;
-    strcpy(ret->id, made->id);
-    return find_task(a, ret->id, wait, ret->task, err) < 0 ? -1 : find_router(a, wait, ret, err);
+    return make_sandbox(a, "SandboxCreate", MODAL_MESSAGE(&wanted), wait, ret, err);
 }
 
 static int on_first(void *ctx, const json_t *sandbox, struct error *err)

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 
 #define SLOT_SIZE 512U
+#define SLOTS_AT_ONCE 256U                  /* of a look at all */
 #define LOCK_TIMEOUT_NS (10 * NSEC_PER_SEC) /* of what takes microseconds */
 
 struct slot {
@@ -93,6 +94,31 @@ static bool slot_is_of(const struct slot *s, const char *folder)
     return strcmp(s->folder, folder) == 0 && is_gone(folder_before(s));
 }
 
+/* A slot, and whose it is. */
+struct holder {
+    uint32_t n;
+    const char *folder;
+};
+
+/* Calls fn for each that was ever written, until it says false; whether it never did. */
+static bool each_slot(int fd, const struct id_ranges *ranges,
+                      bool (*fn)(void *ctx, int fd, uint32_t n, const struct slot *s), void *ctx)
+{
+    _cleanup_(cleanup_free) struct slot *slots = xcalloc(SLOTS_AT_ONCE, sizeof(*slots));
+    for (uint32_t first = 0; first < ranges->count; first += SLOTS_AT_ONCE) {
+        const ssize_t got = pread(fd, slots, SLOTS_AT_ONCE * sizeof(*slots), (off_t)first * SLOT_SIZE);
+        const uint32_t count = got > 0 ? (uint32_t)got / SLOT_SIZE : 0;
+        for (uint32_t i = 0; i < count && first + i < ranges->count; i++) {
+            slots[i].folder[SLOT_SIZE - 1] = '\0';
+            if (!fn(ctx, fd, first + i, &slots[i]))
+                return false;
+        }
+        if (count < SLOTS_AT_ONCE)
+            break;
+    }
+    return true;
+}
+
 static int check_folder(const char *folder, struct error *err)
 {
     if (strlen(folder) >= SLOT_SIZE)
@@ -148,20 +174,12 @@ static int slot_of(const struct id_ranges *ranges, uint32_t base, uint32_t *ret,
 
 /* A server that is killed may leave ranges under a name that a later computer gets, which would hold them for
  * as long as it is there. */
-static void free_others(int fd, const struct id_ranges *ranges, uint32_t n, const char *folder)
+static bool free_stale(void *ctx, int fd, uint32_t n, const struct slot *s)
 {
-    static const uint32_t at_once = 256;
-    _cleanup_(cleanup_free) struct slot *slots = xcalloc(at_once, SLOT_SIZE);
-    for (uint32_t i = 0; i < ranges->count; i += at_once) {
-        const ssize_t got = pread(fd, slots, (size_t)at_once * SLOT_SIZE, (off_t)i * SLOT_SIZE);
-        if (got <= 0)
-            return;
-        for (uint32_t k = 0; k < (uint32_t)got / SLOT_SIZE && i + k < ranges->count; k++) {
-            slots[k].folder[SLOT_SIZE - 1] = '\0';
-            if (i + k != n && slot_is_of(&slots[k], folder))
-                write_slot(fd, i + k, "", "", NULL);
-        }
-    }
+    const struct holder *h = ctx;
+    if (n != h->n && slot_is_of(s, h->folder))
+        write_slot(fd, n, "", "", NULL);
+    return true;
 }
 
 int ids_hold(const struct id_ranges *ranges, const char *folder, uint32_t base, struct error *err)
@@ -184,7 +202,7 @@ int ids_hold(const struct id_ranges *ranges, const char *folder, uint32_t base, 
         if (write_slot(fd, n, folder, "", err) < 0)
             return -1;
     }
-    free_others(fd, ranges, n, folder);
+    each_slot(fd, ranges, free_stale, &(struct holder){n, folder});
     return 0;
 }
 
@@ -209,13 +227,15 @@ int ids_move(const struct id_ranges *ranges, uint32_t base, const char *to,
     return failed < 0 ? -1 : 0;
 }
 
+static bool is_another(void *ctx, int fd, uint32_t n, const struct slot *s)
+{
+    const struct holder *h = ctx;
+    return n == h->n || strcmp(s->folder, h->folder) != 0;
+}
+
 static bool is_named_elsewhere(int fd, const struct id_ranges *ranges, uint32_t n, const char *folder)
 {
-    struct slot s;
-    for (uint32_t i = 0; i < ranges->count; i++)
-        if (i != n && read_slot(fd, i, &s) == 0 && strcmp(s.folder, folder) == 0)
-            return true;
-    return false;
+    return !each_slot(fd, ranges, is_another, &(struct holder){n, folder});
 }
 
 /* One that had to give its name to another may still be listed under that, which the other is, too. A name
