@@ -24,7 +24,7 @@ async function withTwo(t, how = {}) {
 
 // Told once, with the reason; then the id is free.
 async function goneOnce(server, id, error, reason) {
-    assert.equal(error.code, 'computer_gone');
+    assert.equal(error.code, 'computer_gone', error.error);
     assert.match(error.error, reason);
     assert.doesNotMatch(error.error, /files are kept/);
     const fresh = await server.run('ls /root', { computer_id: id });

@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
-import { allGone, computersIn, defer, eventually, family, namedComputersIn, needsRoot, temporaryFolder, untilReaped } from './support/machine.mjs';
+import { allGone, computersIn, defer, eventually, family, namedComputersIn, needsRoot, procFile, temporaryFolder, untilReaped } from './support/machine.mjs';
 import { BINARY, startServer } from './support/server.mjs';
 
 const endings = {
@@ -177,15 +177,13 @@ test('B23: a computer is not held up by others being made, nor by a creation tha
 });
 
 test('a computer whose first process is killed is reported once as gone', needsRoot, async (t) => {
-    const server = await startServer(t, { args: ['--warm-pool', '0'] });
-    await server.run('true', { computer_id: 'victim' });
-    const before = new Set(server.family().map((p) => p.pid));
-    const { reply } = await server.startAndReach('sleep 300', { computer_id: 'victim' });
-    // The sleeping shell's parent is the computer's init.
-    const inside = server.family().filter((p) => !before.has(p.pid));
-    assert.ok(inside.length > 0);
-    const parents = new Set(inside.map((p) => p.parent));
-    const init = server.family().find((p) => before.has(p.pid) && parents.has(p.pid) && p.pid !== server.pid);
+    const server = await startServer(t);
+    const { reply } = await server.startAndReach('exec sleep 300', { computer_id: 'victim' });
+    const init = await eventually('it sleeps', () => {
+        const sleeping = server.family().find((p) => procFile(p.pid, 'cmdline') === 'sleep\x00300\x00');
+        return sleeping && server.family().find((p) => p.pid === sleeping.parent);
+    });
+    assert.match(procFile(init.pid, 'status'), /^NSpid:.*\t1$/m, 'it is the first in its computer');
     process.kill(init.pid, 'SIGKILL');
     const { result } = await reply;
     assert.equal(result.isError, true);

@@ -27,9 +27,11 @@ function foldersIn(folder) {
     }
 }
 
+const isOfOneComputer = /^mcp-sandbox-[0-9a-f]{16}$/;
+
 // None is within another computer's, of which there may be thousands.
 const groupsOf = (key, within = '/sys/fs/cgroup') => foldersIn(within).flatMap((group) =>
-    path.basename(group).includes(key) ? [group] : path.basename(group).startsWith('mcp-sandbox-') ? [] : groupsOf(key, group));
+    path.basename(group).includes(key) ? [group] : isOfOneComputer.test(path.basename(group)) ? [] : groupsOf(key, group));
 
 // In control groups of version 2 those that are limited have their processes in a group within.
 const processesOf = (key) => groupsOf(key).flatMap((group) => [group, ...foldersIn(group)])

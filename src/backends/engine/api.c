@@ -39,6 +39,17 @@ static enum error_code code_of_status(int status)
     return ERR_UNAVAILABLE;
 }
 
+/* What Podman says with 500 of a container that went while it was at it. Source: its define/errors.go. */
+static bool tells_absence(const struct http_response *r, const json_t *body)
+{
+    static const char *const causes[] = {"no such container", "container has already been removed"};
+    const char *cause = r->status == 500 ? json_get_string(body, "cause") : NULL;
+    for (size_t i = 0; cause && i < ARRAY_LEN(causes); i++)
+        if (strcmp(cause, causes[i]) == 0)
+            return true;
+    return false;
+}
+
 /* The engine's own words: {"message": ...}, or whatever it sent, on one line, its beginning if it is long. */
 static int refused(const struct engine *e, const struct http_response *r, struct error *err)
 {
@@ -48,7 +59,8 @@ static int refused(const struct engine *e, const struct http_response *r, struct
     if (!message)
         message = buf_str(&r->body);
     _cleanup_(cleanup_free) char *words = contact_beginning(message, MESSAGE_MAX);
-    return error_set(err, code_of_status(r->status), "%s answered %d: %s", engine_name(e), r->status,
+    const enum error_code code = tells_absence(r, body) ? ERR_NOT_FOUND : code_of_status(r->status);
+    return error_set(err, code, "%s answered %d: %s", engine_name(e), r->status,
                      words[0] ? words : "nothing more");
 }
 

@@ -10,7 +10,7 @@
 
 #define ASK_TIMEOUT_NS (10 * NSEC_PER_SEC)
 #define LATE_NS (NSEC_PER_SEC / 2) /* beyond the end of a call: it may come so much later */
-#define NOTICE_TIMEOUT_NS NSEC_PER_SEC
+#define NOTICE_TIMEOUT_NS (5 * NSEC_PER_SEC)
 #define DEFAULT_SHELL "/bin/bash"
 #define FALLBACK_SHELL "/bin/sh"
 
@@ -58,20 +58,26 @@ static int take_look(struct engine_instance *i, const struct wait *wait, struct 
     return 0;
 }
 
-/* A stream may end before the engine has noticed that its container did. */
-static bool ends_now(struct engine_instance *i, const struct wait *wait)
+/* A stream may end before the engine has noticed that its container did; then it tells, or it knows of none.
+ */
+static int look_when_noticed(struct engine_instance *i, const struct wait *wait, struct container_look *ret,
+                             struct error *err)
 {
     const struct wait brief = wait_at_most(wait, clock_now() + NOTICE_TIMEOUT_NS);
-    return container_await_end(i->engine, i->container, &brief, NULL) == 0;
+    struct error why = ERROR_INIT;
+    if (take_look(i, wait, ret, err) < 0)
+        return -1;
+    if (ret->state != CONTAINER_RUNNING ||
+        (container_await_end(i->engine, i->container, &brief, &why) < 0 && wait_was_over(&why)))
+        return 0;
+    return take_look(i, wait, ret, err);
 }
 
 int engine_instance_ask(struct engine_instance *i, const struct wait *call, struct error *err)
 {
     struct container_look look;
     const struct wait wait = patience(call);
-    if (take_look(i, &wait, &look, err) < 0)
-        return -1;
-    if (look.state == CONTAINER_RUNNING && ends_now(i, &wait) && take_look(i, &wait, &look, err) < 0)
+    if (look_when_noticed(i, &wait, &look, err) < 0)
         return -1;
     if (look.state == CONTAINER_RUNNING)
         return 0;

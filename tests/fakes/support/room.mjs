@@ -216,9 +216,9 @@ export class Room {
         return { name, theirs, stream: new net.Socket({ fd: ours, readable: false, writable: true }) };
     }
 
-    // A signal to every process of the room but the first.
-    signalAll(signal) {
-        execFileSync('/usr/bin/nsenter', [...this.#enter(), '--', '/bin/sh', '-c', `kill -${signal} -1`], {
+    // A signal to every process of the room but the first; and what is done then.
+    signalAll(signal, then = ':') {
+        execFileSync('/usr/bin/nsenter', [...this.#enter(), '--', '/bin/sh', '-c', `kill -${signal} -1; ${then}`], {
             stdio: 'ignore',
             env: {},
         });
@@ -233,9 +233,9 @@ export class Room {
         for (const { child } of this.#children) child.kill('SIGCONT'); // nsenter stops with its child
     }
 
-    // Ends every process but the first.
+    // Ends every process but the first. One that is killed is there until it is its turn to run: its program is waited for.
     endAll() {
-        this.signalAll('KILL');
+        this.signalAll('KILL', 'for one in /proc/[2-9]* /proc/1?*; do while [ $one != /proc/$$ ] && [ -e $one/exe ]; do :; done; done');
         for (const { child } of this.#children) child.kill('SIGCONT');
     }
 

@@ -30,6 +30,15 @@ function everyone() {
     return fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name)).map(stat).filter(Boolean);
 }
 
+// A file of /proc/PID; '' once the process is gone.
+export function procFile(pid, name) {
+    try {
+        return fs.readFileSync(`/proc/${pid}/${name}`, 'utf8');
+    } catch {
+        return '';
+    }
+}
+
 // All that descends from a process, the process itself included.
 export function family(pid) {
     const all = everyone();

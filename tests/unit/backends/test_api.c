@@ -141,6 +141,32 @@ static void test_statuses_are_codes(void **state)
     }
 }
 
+static void test_absence_may_be_told_with_500(void **state)
+{
+    static const struct {
+        const char *body;
+        enum error_code code;
+    } cases[] = {
+        {"{\"cause\":\"no such container\",\"message\":\"no container with ID c0ffee: no such container\"}",
+         ERR_NOT_FOUND},
+        {"{\"cause\":\"container has already been removed\",\"message\":\"c0ffee\"}", ERR_NOT_FOUND},
+        {"{\"cause\":\"no such container or worse\",\"message\":\"no such container\"}", ERR_UNAVAILABLE},
+        {"{\"cause\":7,\"message\":\"no such container\"}", ERR_UNAVAILABLE},
+        {"no such container", ERR_UNAVAILABLE},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const struct engine_answer answers[] = {
+            {.request = "GET /v1.41/x", .status = 500, .body = cases[i].body}, {0}};
+        struct engine_double d;
+        struct error err = ERROR_INIT;
+        engine_double_start(&d, answers);
+        assert_int_equal(engine_call(&d.engine, "GET", "/x", NULL, &wait_long, NULL, &err), -1);
+        if (err.code != cases[i].code)
+            fail_msg("%s: %s", cases[i].body, err.msg);
+        engine_double_stop(&d);
+    }
+}
+
 static void test_refusals_are_shown_as_plain_text(void **state)
 {
     char many[2000];
@@ -201,6 +227,7 @@ int main(void)
         cmocka_unit_test(test_what_an_engine_tells_of_itself),
         cmocka_unit_test(test_what_is_no_engine_for_us),
         cmocka_unit_test(test_statuses_are_codes),
+        cmocka_unit_test(test_absence_may_be_told_with_500),
         cmocka_unit_test(test_refusals_are_shown_as_plain_text),
         cmocka_unit_test(test_json_both_ways),
     };

@@ -15,6 +15,7 @@
 #define START "POST /v1.41/exec/e1/start"
 #define ASK "GET /v1.41/exec/e1/json"
 #define LOOK "GET /v1.41/containers/c0ffee/json"
+#define AWAIT "POST /v1.41/containers/c0ffee/wait?condition=not-running"
 #define MADE                                                                                                 \
     {                                                                                                        \
         .request = MAKE, .status = 201, .body = "{\"Id\":\"e1\"}", .uses = 1                                 \
@@ -351,6 +352,39 @@ static void test_a_container_that_is_gone(void **state)
     }
 }
 
+/* The engine says that it runs, until it is asked to tell of its end. */
+static void test_an_end_that_is_noticed_late(void **state)
+{
+    static const struct {
+        int status;
+        const char *end, *look;
+    } cases[] = {
+        {200, "{\"StatusCode\":0}", "{\"State\":{\"Running\":false,\"ExitCode\":1}}"},
+        {200, "{\"StatusCode\":0}", NULL},
+        {404, "{\"message\":\"No such container: c0ffee\"}", NULL},
+        {500, "{\"cause\":\"container has already been removed\",\"message\":\"c0ffee\"}", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const char *look = cases[i].look;
+        const struct engine_answer answers[] = {
+            {.request = MAKE, .status = 409, .body = "{\"message\":\"Container c0ffee is not running\"}"},
+            {.request = LOOK, .status = 200, .body = "{\"State\":{\"Running\":true}}", .uses = 1},
+            {.request = AWAIT, .status = cases[i].status, .body = cases[i].end},
+            {.request = LOOK, .status = look ? 200 : 404, .body = look ? look : "{\"message\":\"none\"}"},
+            {0},
+        };
+        struct world w;
+        struct exec_result r;
+        struct error err;
+        const struct exec_request request = request_of("true");
+        begin(&w, answers, ENGINE_PODMAN);
+        assert_int_equal(run(&w, &request, &r, &err), -1);
+        if (err.code != ERR_GONE)
+            fail_msg("%s: %s", cases[i].end, err.msg);
+        end(&w);
+    }
+}
+
 static void test_what_no_engine_can_be_given(void **state)
 {
     static const struct engine_answer none[] = {{0}};
@@ -395,6 +429,7 @@ int main(void)
         cmocka_unit_test(test_a_deadline_kills_by_a_mark),
         cmocka_unit_test(test_a_kill_ends_commands),
         cmocka_unit_test(test_a_container_that_is_gone),
+        cmocka_unit_test(test_an_end_that_is_noticed_late),
         cmocka_unit_test(test_what_no_engine_can_be_given),
     };
     return cmocka_run_group_tests_name("engine: plain", tests, NULL, NULL);
