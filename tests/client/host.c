@@ -27,13 +27,14 @@
 
 #define GROUPS_MAX 65536
 #define KEYS_MAX 4096
+#define OWN_MAX 16
 #define TEXT_MAX (8 * MIB)
 
 struct host {
     struct map *groups; /* path -> itself */
     struct buf mounts;  /* /proc/self/mounts */
-    char *own;          /* the state directory that alone counts; NULL: everything does */
-    struct map *keys;   /* of the computers that it has had, as their groups are named -> itself */
+    struct map *own;    /* the state directories that alone count; none: everything does -> itself */
+    struct map *keys;   /* of the computers that they have had, as their groups are named -> itself */
 };
 
 /* nftw(3) has no argument for its callback. */
@@ -65,20 +66,21 @@ static bool group_is_deserted(const char *path)
     return file_read(AT_FDCWD, file, &procs, NULL) == 0 && procs.len == 0;
 }
 
-static bool group_has_key(const struct map *keys, const char *path)
+static bool names_any(const char *text, const struct map *names)
 {
     size_t cursor = 0;
-    const char *key;
+    const char *name;
     void *value;
-    while (map_next(keys, &cursor, &key, &value))
-        if (strstr(path, key))
+    while (map_next(names, &cursor, &name, &value))
+        if (strstr(text, name))
             return true;
     return false;
 }
 
 static bool group_counts(const struct host *h, const char *path)
 {
-    return h->own ? group_has_key(h->keys, path) : !map_get(h->groups, path) && group_is_deserted(path);
+    return map_count(h->own) > 0 ? names_any(path, h->keys)
+                                 : !map_get(h->groups, path) && group_is_deserted(path);
 }
 
 static int compare_group(const char *path, const struct stat *st, int type, struct FTW *at)
@@ -94,6 +96,7 @@ struct host *host_remember(void)
 {
     struct host *h = xcalloc(1, sizeof *h);
     h->groups = map_new(GROUPS_MAX);
+    h->own = map_new(OWN_MAX);
     h->keys = map_new(KEYS_MAX);
     h->mounts.max = TEXT_MAX;
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -119,7 +122,7 @@ struct host *host_free(struct host *h)
         return NULL;
     free_names(h->groups);
     free_names(h->keys);
-    free(h->own);
+    free_names(h->own);
     buf_done(&h->mounts);
     free(h);
     return NULL;
@@ -167,7 +170,8 @@ static size_t compare_mounts(const struct host *h, struct buf *report)
     size_t found = 0;
     char *rest = now.data;
     for (char *line; rest && (line = strsep(&rest, "\n"));) {
-        if (*line == '\0' || strstr(buf_str(&h->mounts), line) || (h->own && !strstr(line, h->own)))
+        if (*line == '\0' || strstr(buf_str(&h->mounts), line) ||
+            (map_count(h->own) > 0 && !names_any(line, h->own)))
             continue;
         found++;
         tell(report, "mount", line);
@@ -216,10 +220,9 @@ static void remember_key(struct host *h, const char *folder)
 
 size_t host_own(struct host *h, const char *state_dir)
 {
-    if (!h->own)
-        h->own = xstrdup(state_dir);
     glob_t found;
-    if (find_folders(h->own, &found)) {
+    (void)map_put(h->own, state_dir, h);
+    if (find_folders(state_dir, &found)) {
         for (size_t i = 0; i < found.gl_pathc; i++)
             remember_key(h, found.gl_pathv[i]);
         globfree(&found);

@@ -66,7 +66,8 @@ class Service:
 
     def start(self):
         with open(self.log, "ab") as log:
-            process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=run_folder,
+                                       start_new_session=True) # conmon writes files where it is
         self.pid_file.write_text(f"{process.pid}\n")
         deadline = time.monotonic() + START_SECONDS
         while not self.answers():

@@ -518,6 +518,8 @@ static void end_server(struct world *w)
 
 static void check_end(struct world *w)
 {
+    if (host_own(w->host, w->state) == 0)
+        fault(w, "nothing is known of its computers");
     end_server(w);
     (void)kill(w->canary, SIGKILL);
     (void)waitpid(w->canary, NULL, 0);
@@ -577,6 +579,7 @@ static int second_life(struct world *w, struct error *err)
     w->escapes += strstr(r.out, SECRET_TEXT) != NULL;
     mcp_tool_result_done(&r);
     (void)works(w, "kept");
+    (void)host_own(w->host, w->state);
     result = mcp_end(w->server, 10, &status, err);
     w->server = mcp_free(w->server);
     printf("%-14s %3zu tries\n", "second life", ARRAY_LEN(leftovers) + 1);
@@ -593,8 +596,9 @@ static bool is_wanted(const struct world *w, const struct attempt *a, const char
     return !pattern || strstr(a->group, pattern) || (a->command && strstr(a->command, pattern));
 }
 
-static void print_group(const char *group, size_t tries, int64_t took)
+static void end_group(struct world *w, const char *group, size_t tries, int64_t took)
 {
+    (void)host_own(w->host, w->state);
     printf("%-14s %3zu tries %8.1f ms\n", group, tries, (double)took / NSEC_PER_MSEC);
     fflush(stdout);
 }
@@ -618,7 +622,7 @@ static int attack(struct world *w, char **argv, struct error *err)
         if (i + 1 < count && strcmp(a[1].group, a->group) == 0)
             continue;
         if (w->tries > before)
-            print_group(a->group, w->tries - before, clock_now() - start);
+            end_group(w, a->group, w->tries - before, clock_now() - start);
         before = w->tries;
         start = clock_now();
     }
