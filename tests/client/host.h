@@ -16,9 +16,9 @@ struct host;
 struct host *host_remember(void);
 struct host *host_free(struct host *h); /* NULL is fine; returns NULL */
 DEFINE_CLEANUP(struct host *, host_free)
-/* From now on only what is of this state directory counts, and of those of earlier calls, whatever else is made
- * on the machine meanwhile: mounts that name it, and groups, lived in or not, that have the key of a computer
- * that it holds now or held at an earlier call. Returns how many such computers there have been. */
+/* From now on only what is of this state directory counts, and of those of earlier calls, whatever else is
+ * made on the machine meanwhile: mounts that name it, and groups, lived in or not, that have the key of a
+ * computer that it holds now or held at an earlier call. Returns how many such computers there have been. */
 size_t host_own(struct host *h, const char *state_dir);
 /* How many things there are more than before, each named in a line of *ret. Waits up to `seconds` for them to
  * go. All servers must have been waited for. */
