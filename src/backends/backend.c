@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 
@@ -19,6 +20,11 @@ void backend_found_done(struct backend_found *f)
     free(f->principal);
     json_decref(f->data);
     *f = (struct backend_found){0};
+}
+
+bool backend_found_is(const struct backend_found *f, const struct computer_spec *spec)
+{
+    return strcmp(f->id, spec->id) == 0 && strcmp(f->principal, spec->principal) == 0;
 }
 
 void exec_result_done(struct exec_result *r)

@@ -41,6 +41,9 @@ enum backend_capability {
     BACKEND_OWN_PROGRAM = 1 << 7,
     /* list knows of computers that run only: others are in their folders alone. */
     BACKEND_LISTS_RUNNING = 1 << 8,
+    /* create takes the id, so that nobody else can (ERR_EXISTS). Without it, where find is, two servers may
+     * make one id at once, and look afterwards whose it is. */
+    BACKEND_TAKES_ID = 1 << 9,
 };
 
 /* Tells whoever waits for something long how far it is. Any thread. */
@@ -106,6 +109,9 @@ struct backend_found {
     char created_at[32], provider_id[80], image[256];
 };
 void backend_found_done(struct backend_found *f);
+/* It has the spec's principal and id. */
+bool backend_found_is(const struct backend_found *f, const struct computer_spec *spec);
+typedef void backend_found_fn(void *ctx, struct backend_found *f); /* may keep it by taking its members */
 
 /* One command. Exactly one of argv and command is set. Strings are borrowed for the call. */
 struct exec_request {
@@ -204,13 +210,12 @@ struct backend_ops {
      * have moved. NULL: there is nothing. What it has made, remove or reap removes; also after a failure. */
     int (*prepare)(struct backend *b, const struct computer_spec *spec, struct instance **ret,
                    struct error *err);
-    /* Computers that outlive the state directory's memory of them. Both NULL: there are none. find: 1 and ret
-     * if there is one under the spec's principal and id, 0 if not, -1. list: calls fn for each, with what fn
-     * may keep by taking its members. */
+    /* Computers that outlive the state directory's memory of them. Both NULL: there are none. fn is called
+     * for each under the spec's principal and id, or for each. */
     int (*find)(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
-                struct backend_found *ret, struct error *err);
-    int (*list)(struct backend *b, const struct wait *wait, void (*fn)(void *ctx, struct backend_found *f),
-                void *ctx, struct error *err);
+                backend_found_fn *fn, void *ctx, struct error *err);
+    int (*list)(struct backend *b, const struct wait *wait, backend_found_fn *fn, void *ctx,
+                struct error *err);
     /* Makes a computer that is ready for commands, after a probe that worked. On failure nothing of it is
      * left: ERR_UNAVAILABLE, ERR_LIMIT, ERR_TIMEOUT and the token's codes; ERR_EXISTS: somebody has just made
      * one under this id, which find finds. */

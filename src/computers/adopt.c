@@ -6,8 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/pace.h"
 #include "base/clock.h"
 #include "base/mem.h"
+
+#define LOOKS_MOST 6 /* within ten seconds or so */
 
 static struct computer_spec spec_of(const struct backend_found *f)
 {
@@ -83,15 +86,28 @@ static enum found adopt(struct computer *c, const struct owner *self, const stru
     return FOUND_ERROR;
 }
 
+/* Of two, one has replaced the other, whose server died before it had removed that: the newer one. Times of
+ * one backend are of one form: as texts they are in order. */
+static void choose(void *ctx, struct backend_found *f)
+{
+    struct backend_found *chosen = ctx;
+    if (chosen->id && strcmp(chosen->created_at, f->created_at) >= 0)
+        return;
+    backend_found_done(chosen);
+    *chosen = *f;
+    *f = (struct backend_found){0};
+}
+
 /* RECORD: one that may be taken up or removed. What a dead server has left is removed. */
 static enum found find(struct computer *c, const struct owner *self, const struct wait *wait,
                        struct backend_found *ret, struct error *err)
 {
     struct backend *b = c->computers->backend;
     const struct computer_spec spec = {.id = c->id, .principal = c->principal};
-    int r = b->ops->find ? b->ops->find(b, &spec, wait, ret, err) : 0;
-    if (r <= 0)
-        return r < 0 ? FOUND_ERROR : FOUND_NOTHING;
+    if (b->ops->find && b->ops->find(b, &spec, wait, choose, ret, err) < 0)
+        return FOUND_ERROR;
+    if (!ret->id)
+        return FOUND_NOTHING;
     switch (maker_of(c->computers, self, ret)) {
     case MAKER_DEAD:
         return remove_found(c->computers, ret, err) < 0 ? FOUND_ERROR : FOUND_NOTHING;
@@ -133,6 +149,61 @@ enum found computer_find_at_backend(struct computer *c, const struct wait *wait,
     memcpy(c->record.principal, c->principal, sizeof(c->principal));
     memcpy(c->record.key, found.key, sizeof(c->record.key));
     return FOUND_RECORD;
+}
+
+/* Those that have been made for an id: ours, by its key, and what others have made. */
+struct rivals {
+    const char *key;
+    struct backend_found ours, eldest; /* without an id: there is none */
+};
+
+static bool is_elder(const struct backend_found *a, const struct backend_found *b)
+{
+    const int order = strcmp(a->created_at, b->created_at);
+    return order < 0 || (order == 0 && strcmp(a->provider_id, b->provider_id) < 0);
+}
+
+static void note_rival(void *ctx, struct backend_found *f)
+{
+    struct rivals *r = ctx;
+    struct backend_found *place = strcmp(f->key, r->key) == 0 ? &r->ours : &r->eldest;
+    if (place->id && is_elder(place, f))
+        return;
+    backend_found_done(place);
+    *place = *f;
+    *f = (struct backend_found){0};
+}
+
+/* 0: nobody else has it; 1: whoever made it first has; 2: ours is the first. */
+static int look_for_rivals(const struct computer *c, const struct wait *wait, struct error *err)
+{
+    struct backend *b = c->computers->backend;
+    const struct computer_spec spec = {.id = c->id, .principal = c->principal};
+    struct rivals r = {.key = c->record.key};
+    int result = b->ops->find(b, &spec, wait, note_rival, &r, err);
+    if (result == 0 && r.eldest.id)
+        result = r.ours.id && is_elder(&r.ours, &r.eldest) ? 2 : 1;
+    backend_found_done(&r.ours);
+    backend_found_done(&r.eldest);
+    return result;
+}
+
+/* Whoever was too late removes what it made. If that doesn't happen, its maker has not seen ours, and keeps
+ * it: then it is we who are late. */
+int computer_lost_id(const struct computer *c, const struct wait *wait, struct error *err)
+{
+    const struct backend *b = c->computers->backend;
+    if (!b->ops->find || b->ops->capabilities(b) & BACKEND_TAKES_ID)
+        return 0;
+    for (int looks = 0;; looks++) {
+        const int rivals = look_for_rivals(c, wait, err);
+        if (rivals != 2)
+            return rivals;
+        if (looks == LOOKS_MOST)
+            return 1;
+        if (wait_pause(wait, pace_delay(looks), err) < 0)
+            return -1;
+    }
 }
 
 struct sweep {

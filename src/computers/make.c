@@ -114,8 +114,24 @@ static int make_folder(struct computer *c, struct folder *ahead, const struct ma
     return store_create(c->computers->dir, &c->record, ahead, &c->folder, err);
 }
 
-/* In the folder that it may have from a spare already. If somebody may want to attach one day, the record is
- * written again. 1: somebody took the id meanwhile. */
+void computer_unmake(struct computer *c)
+{
+    if (c->instance && c->instance->ops->remove(TAKE_PTR(c->instance), NULL) < 0)
+        folder_close(&c->folder); /* with its record, which the reaper needs */
+    if (c->folder.path)
+        store_remove(&c->folder, NULL);
+}
+
+/* If somebody may want to attach one day, the record is written again. */
+static int keep_made(struct computer *c, struct error *err)
+{
+    c->record.ready = true;
+    json_decref(c->record.data);
+    c->record.data = c->computers->backend->ops->record(c->instance);
+    return store_write(&c->folder, &c->record, err) < 0 ? -1 : store_sync(c->computers->dir, &c->record, err);
+}
+
+/* In the folder that it may have from a spare already. 1: somebody took the id meanwhile. */
 static int make_new(struct computer *c, struct folder *ahead, const struct making *how,
                     const struct owner *self, const struct wait *wait, struct error *err)
 {
@@ -135,17 +151,12 @@ static int make_new(struct computer *c, struct folder *ahead, const struct makin
         return why.code == ERR_EXISTS && b->ops->find ? 1 : error_set(err, why.code, "%s", why.msg);
     }
     FAULT_POINT("create.instance-made");
-    if (!c->temporary || c->record.terms.idle_s > 0)
+    const int lost = c->temporary ? 0 : computer_lost_id(c, wait, err);
+    if (lost == 0 && (!c->temporary || c->record.terms.idle_s > 0))
         record_look(&c->record, c->instance, true);
-    if (c->temporary)
-        return 0;
-    c->record.ready = true;
-    json_decref(c->record.data);
-    c->record.data = b->ops->record(c->instance);
-    if (store_write(&c->folder, &c->record, err) < 0 || store_sync(c->computers->dir, &c->record, err) < 0) {
-        b->ops->remove(TAKE_PTR(c->instance), NULL);
-        store_remove(&c->folder, NULL);
-        return -1;
+    if (lost != 0 || (!c->temporary && keep_made(c, err) < 0)) {
+        computer_unmake(c);
+        return lost > 0 ? 1 : -1;
     }
     FAULT_POINT("create.kept");
     return 0;

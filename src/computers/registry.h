@@ -205,6 +205,8 @@ void computer_clean(struct computer *c);
 void computer_use_end_locked(struct computer *c);
 /* Nothing of it is to be kept at its end, or can be. */
 bool computer_ends_whole(const struct computer *c);
+/* make.c: the end of one that nobody has used yet, and its folder's, whose record stays if anything does. */
+void computer_unmake(struct computer *c);
 /* The calls end with `why`, but not the computer: its own, which may be NULL, doesn't. */
 void computer_interrupt_locked(struct computer *c, const struct running_call *own, const struct error *why);
 /* Until no call but one's own runs. */
@@ -269,6 +271,9 @@ enum found computer_find_at_backend(struct computer *c, const struct wait *wait,
 /* What the backend knows under the id, when the state directory knows nothing. */
 enum found computer_find_elsewhere(struct computer *c, const struct owner *self, const struct making *how,
                                    const struct wait *wait, struct error *err);
+/* Of one that create has just made by the record's key: whether its id is ours, or somebody elsewhere was
+ * faster (1), where the backend lets several make it at once. */
+int computer_lost_id(const struct computer *c, const struct wait *wait, struct error *err);
 /* Whether it belongs to a server that may be alive, of another state directory. */
 bool computers_is_others(const struct computers *c, const struct owner *self, const struct backend_found *f);
 /* Removes temporary computers, of this machine's dead servers, that have no record here. How many. */

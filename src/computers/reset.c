@@ -112,10 +112,7 @@ static int make(struct reset *r, const struct owner *self, struct error *err)
 /* It never had a name. */
 static void unmake(struct computer *c)
 {
-    if (c->instance && c->instance->ops->remove(TAKE_PTR(c->instance), NULL) < 0)
-        folder_close(&c->folder); /* with its record, which the reaper needs */
-    if (c->folder.path)
-        store_remove(&c->folder, NULL);
+    computer_unmake(c);
     pthread_mutex_t *lock = &c->computers->lock;
     pthread_mutex_lock(lock);
     c->uses--;

@@ -8,6 +8,7 @@ import { needsRooms } from './support.mjs';
 
 const STRIDE = process.env.SCALE === 'full' ? 1 : 3;
 const REQUESTS_MAX = 40; // of one operation
+const ROUNDS = process.env.SCALE === 'full' ? 40 : 6;
 
 // Where the server is killed: the request has come, and is carried out or not, and is never answered.
 const MOMENTS = {
@@ -117,5 +118,28 @@ for (const name of NAMES) {
             await call(server, 'computer_delete', { computer_id: args.computer_id });
             await eventually('nothing is left', async () => (await live()).length === 0);
         }
+    });
+
+    // Between the look whether there is one and the creation passes some time, for either; then whoever is first is anybody's guess.
+    test(`${name}: an id that two servers want at the same instant is one computer`, needsRooms, async (t) => {
+        const { row, fake, server, start, live } = await world(t, name);
+        const servers = [server, await start({ stateDir: temporaryFolder(t, 'state-') })];
+        for (const [nth, one] of servers.entries()) await one.run('true', { computer_id: `warm-${nth}` }); // what is asked for once is known
+        let contests = 0;
+        for (let round = 0; round < ROUNDS; round++) {
+            const same = { computer_id: `same-${round}`, temporary: false };
+            const before = row.created(await fake.state());
+            await fake.faults([0, 1].map((nth) => ({ match: row.create, at: nth + 1, delay: 40 + ((round * 23 + nth * 31) % 60) })));
+            const told = await Promise.all(servers.map((one, nth) => one.exec({ command: `echo ${nth} >${file}`, ...same })));
+            const winner = told.findIndex(({ isError }) => !isError);
+            const { isError, value } = told[1 - winner];
+            assert.ok(isError && value.code === 'busy' && /--state-dir/.test(value.error), JSON.stringify(told.map((one) => one.value)));
+            assert.equal((await live()).length, 3, 'it is there once, and nothing else is');
+            assert.equal((await servers[winner].run(`cat ${file}`, same)).stdout, `${winner}\n`);
+            contests += row.created(await fake.state()) - before > 1;
+            await call(servers[winner], 'computer_delete', same);
+            await eventually('nothing of it is left', async () => (await live()).length === 2);
+        }
+        assert.ok(contests > 0, 'both have made one now and then');
     });
 }

@@ -569,18 +569,18 @@ static bool fake_paused(struct instance *instance, const struct wait *wait)
     return hooks->paused && hooks->paused(hooks->ctx, i->id);
 }
 
-static int fake_list(struct backend *b, const struct wait *wait,
-                     void (*fn)(void *ctx, struct backend_found *f), void *ctx, struct error *err)
+static int fake_list(struct backend *b, const struct wait *wait, backend_found_fn *fn, void *ctx,
+                     struct error *err)
 {
     const struct fake_hooks *hooks = &fake_of(b)->hooks;
     return hooks->list(hooks->ctx, fn, ctx, err);
 }
 
 static int fake_find(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
-                     struct backend_found *ret, struct error *err)
+                     backend_found_fn *fn, void *ctx, struct error *err)
 {
     const struct fake_hooks *hooks = &fake_of(b)->hooks;
-    return hooks->find(hooks->ctx, spec, ret, err);
+    return hooks->find(hooks->ctx, spec, fn, ctx, err);
 }
 
 static int fake_attach(struct backend *b, const struct computer_spec *spec, const json_t *data,
@@ -719,9 +719,9 @@ struct backend *fake_backend_new(unsigned capabilities, const struct fake_hooks 
     signal(SIGPIPE, SIG_IGN);
     f->base.ops = &f->ops;
     f->ops = FAKE_OPS;
-    f->capabilities = capabilities;
     if (hooks)
         f->hooks = *hooks;
+    f->capabilities = capabilities | (f->hooks.takes_id ? BACKEND_TAKES_ID : 0);
     if (f->hooks.needs_id)
         f->ops.give_id = NULL;
     if (f->hooks.never_restarts) {

@@ -23,13 +23,15 @@ struct fake_hooks {
     int (*take_over)(void *ctx, const struct computer_spec *spec, bool moved, struct error *err);
     bool (*paused)(void *ctx, const char *id); /* NULL: nobody can be */
     /* What exists beside the state directory; NULL: nothing can. As the ops. */
-    int (*list)(void *ctx, void (*fn)(void *ctx, struct backend_found *f), void *fn_ctx, struct error *err);
-    int (*find)(void *ctx, const struct computer_spec *spec, struct backend_found *ret, struct error *err);
+    int (*list)(void *ctx, backend_found_fn *fn, void *fn_ctx, struct error *err);
+    int (*find)(void *ctx, const struct computer_spec *spec, backend_found_fn *fn, void *fn_ctx,
+                struct error *err);
     /* Instead of running a command. */
     int (*exec)(void *ctx, const char *id, const struct exec_request *request, struct exec_result *ret,
                 struct error *err);
     void *ctx;
     bool needs_id;       /* computers need their id from birth */
+    bool takes_id;       /* BACKEND_TAKES_ID */
     bool never_restarts; /* they can't be, or replaced */
     int ends_at_once;    /* as of the ops */
     unsigned options;    /* of enum computer_option: what a computer may have of its own. It is only told */

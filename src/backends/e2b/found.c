@@ -31,42 +31,9 @@ static bool read_found(const json_t *sandbox, struct backend_found *ret)
 
 /* --- find and list --- */
 
-struct looking {
-    const struct computer_spec *spec;
-    struct backend_found *found;
-    bool is_there;
-};
-
-/* The newest: the first. */
-static int on_candidate(void *ctx, const json_t *sandbox, struct error *err)
-{
-    struct looking *l = ctx;
-    struct backend_found found;
-    if (l->is_there || !read_found(sandbox, &found))
-        return 0;
-    l->is_there = strcmp(found.id, l->spec->id) == 0 && strcmp(found.principal, l->spec->principal) == 0;
-    if (l->is_there)
-        *l->found = found;
-    else
-        backend_found_done(&found);
-    return 0;
-}
-
-int e2b_find(struct backend *backend, const struct computer_spec *spec, const struct wait *wait,
-             struct backend_found *ret, struct error *err)
-{
-    struct looking l = {.spec = spec, .found = ret};
-    const char *const pairs[][2] = {{LABEL_ID, spec->id}, {LABEL_PRINCIPAL, spec->principal}};
-    if (e2b_api_list(e2b_of(backend), pairs, ARRAY_LEN(pairs), wait, on_candidate, &l, err) < 0) {
-        if (l.is_there)
-            backend_found_done(ret);
-        return -1;
-    }
-    return l.is_there;
-}
-
 struct telling {
-    void (*fn)(void *ctx, struct backend_found *f);
+    const struct computer_spec *spec; /* NULL: all */
+    backend_found_fn *fn;
     void *ctx;
 };
 
@@ -74,17 +41,27 @@ static int on_computer(void *ctx, const json_t *sandbox, struct error *err)
 {
     const struct telling *t = ctx;
     struct backend_found found;
+    (void)err;
     if (!read_found(sandbox, &found))
         return 0;
-    t->fn(t->ctx, &found);
+    if (!t->spec || backend_found_is(&found, t->spec))
+        t->fn(t->ctx, &found);
     backend_found_done(&found);
     return 0;
 }
 
-int e2b_list(struct backend *backend, const struct wait *wait, void (*fn)(void *ctx, struct backend_found *f),
-             void *ctx, struct error *err)
+int e2b_find(struct backend *backend, const struct computer_spec *spec, const struct wait *wait,
+             backend_found_fn *fn, void *ctx, struct error *err)
 {
-    struct telling t = {fn, ctx};
+    struct telling t = {.spec = spec, .fn = fn, .ctx = ctx};
+    const char *const pairs[][2] = {{LABEL_ID, spec->id}, {LABEL_PRINCIPAL, spec->principal}};
+    return e2b_api_list(e2b_of(backend), pairs, ARRAY_LEN(pairs), wait, on_computer, &t, err);
+}
+
+int e2b_list(struct backend *backend, const struct wait *wait, backend_found_fn *fn, void *ctx,
+             struct error *err)
+{
+    struct telling t = {.fn = fn, .ctx = ctx};
     const char *const pairs[][2] = {{LABEL_OURS, "true"}};
     return e2b_api_list(e2b_of(backend), pairs, ARRAY_LEN(pairs), wait, on_computer, &t, err);
 }

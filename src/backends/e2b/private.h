@@ -141,8 +141,7 @@ int e2b_instance_remove(struct instance *i, struct error *err);
 int e2b_instance_exec(struct instance *i, const struct exec_request *request, struct exec_result *ret,
                       struct error *err);
 int e2b_find(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
-             struct backend_found *ret, struct error *err);
-int e2b_list(struct backend *b, const struct wait *wait, void (*fn)(void *ctx, struct backend_found *f),
-             void *ctx, struct error *err);
+             backend_found_fn *fn, void *ctx, struct error *err);
+int e2b_list(struct backend *b, const struct wait *wait, backend_found_fn *fn, void *ctx, struct error *err);
 int e2b_reap(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);
 int e2b_settle(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);

@@ -97,7 +97,7 @@ static void engine_warm(struct backend *b)
 static unsigned engine_capabilities(const struct backend *backend)
 {
     struct engine_backend *b = engine_of(backend);
-    unsigned capabilities = BACKEND_PERSISTENT | BACKEND_NETWORK | BACKEND_NETWORK_OFF;
+    unsigned capabilities = BACKEND_PERSISTENT | BACKEND_NETWORK | BACKEND_NETWORK_OFF | BACKEND_TAKES_ID;
     if (!b->options.without_guest)
         capabilities |= BACKEND_GUEST;
     pthread_mutex_lock(&b->lock);

@@ -17,7 +17,7 @@ static json_t *data_of(const struct engine *e, const char *container)
 }
 
 int engine_find(struct backend *backend, const struct computer_spec *spec, const struct wait *wait,
-                struct backend_found *ret, struct error *err)
+                backend_found_fn *fn, void *ctx, struct error *err)
 {
     struct engine *e = engine_ready(engine_of(backend), wait, err);
     _cleanup_(cleanup_free) char *name = container_name(spec->principal, spec->id);
@@ -36,9 +36,8 @@ int engine_find(struct backend *backend, const struct computer_spec *spec, const
             err, ERR_UNAVAILABLE,
             "there is a container %s that is no computer: choose another computer_id, or remove it", name);
     found.data = data_of(e, id);
-    *ret = found;
-    found = (struct backend_found){0};
-    return 1;
+    fn(ctx, &found);
+    return 0;
 }
 
 /* Those that are beside a computer have its labels, but not its name. */
@@ -75,8 +74,8 @@ static void read_listed(const struct engine *e, const json_t *container, struct 
     snprintf(f->image, sizeof(f->image), "%s", image ? image : "");
 }
 
-int engine_list(struct backend *backend, const struct wait *wait,
-                void (*fn)(void *ctx, struct backend_found *f), void *ctx, struct error *err)
+int engine_list(struct backend *backend, const struct wait *wait, backend_found_fn *fn, void *ctx,
+                struct error *err)
 {
     struct engine *e = engine_ready(engine_of(backend), wait, err);
     if (!e)

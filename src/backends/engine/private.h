@@ -124,9 +124,9 @@ int engine_instance_remove(struct instance *i, struct error *err);
 int engine_instance_exec(struct instance *i, const struct exec_request *request, struct exec_result *ret,
                          struct error *err);
 int engine_find(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
-                struct backend_found *ret, struct error *err);
-int engine_list(struct backend *b, const struct wait *wait, void (*fn)(void *ctx, struct backend_found *f),
-                void *ctx, struct error *err);
+                backend_found_fn *fn, void *ctx, struct error *err);
+int engine_list(struct backend *b, const struct wait *wait, backend_found_fn *fn, void *ctx,
+                struct error *err);
 /* manage.c: gives one its name whose server died before it had taken over, if that can be done. */
 void engine_instance_settle_name(struct engine *e, const struct computer_spec *spec, const json_t *inspect,
                                  const struct wait *wait);

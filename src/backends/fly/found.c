@@ -25,7 +25,7 @@ static json_t *labels_of(const json_t *metadata)
     return labels;
 }
 
-/* False: it is no computer, or its metadata make no sense. */
+/* False: it is no computer, or none any more, or its metadata make no sense. */
 static bool read_found(const struct fly_backend *b, const json_t *told, struct backend_found *ret)
 {
     struct fly_machine m;
@@ -39,6 +39,10 @@ static bool read_found(const struct fly_backend *b, const json_t *told, struct b
     fly_machine_done(&m);
     if (!is_computer)
         return false;
+    if (strcmp(m.state, "destroying") == 0 || strcmp(m.state, "destroyed") == 0) {
+        backend_found_done(ret);
+        return false;
+    }
     ret->running = strcmp(m.state, "started") == 0 || strcmp(m.state, "starting") == 0;
     ret->data = json_pack("{s:s, s:s}", "machine", m.id, "app", fly_account_app(b->account));
     labels_copy(told, "created_at", ret->created_at, sizeof(ret->created_at));
@@ -49,44 +53,10 @@ static bool read_found(const struct fly_backend *b, const json_t *told, struct b
 
 /* --- find and list --- */
 
-struct looking {
-    const struct fly_backend *backend;
-    const struct computer_spec *spec;
-    struct backend_found *found;
-    bool is_there;
-};
-
-/* The newest. Times are of one form: as texts they are in order. */
-static int on_candidate(void *ctx, const json_t *told, struct error *err)
-{
-    struct looking *l = ctx;
-    struct backend_found found;
-    if (!read_found(l->backend, told, &found))
-        return 0;
-    const bool fits = strcmp(found.id, l->spec->id) == 0 && strcmp(found.principal, l->spec->principal) == 0;
-    if (!fits || (l->is_there && strcmp(found.created_at, l->found->created_at) <= 0)) {
-        backend_found_done(&found);
-        return 0;
-    }
-    if (l->is_there)
-        backend_found_done(l->found);
-    *l->found = found;
-    l->is_there = true;
-    return 0;
-}
-
-int fly_find(struct backend *backend, const struct computer_spec *spec, const struct wait *wait,
-             struct backend_found *ret, struct error *err)
-{
-    struct looking l = {.backend = fly_of(backend), .spec = spec, .found = ret};
-    if (fly_listing_find(fly_of(backend), FLY_LABEL_ID, spec->id, wait, on_candidate, &l, err) < 0)
-        return -1;
-    return l.is_there;
-}
-
 struct telling {
     const struct fly_backend *backend;
-    void (*fn)(void *ctx, struct backend_found *f);
+    const struct computer_spec *spec; /* NULL: all */
+    backend_found_fn *fn;
     void *ctx;
 };
 
@@ -96,13 +66,21 @@ static int on_computer(void *ctx, const json_t *told, struct error *err)
     struct backend_found found;
     if (!read_found(t->backend, told, &found))
         return 0;
-    t->fn(t->ctx, &found);
+    if (!t->spec || backend_found_is(&found, t->spec))
+        t->fn(t->ctx, &found);
     backend_found_done(&found);
     return 0;
 }
 
-int fly_list(struct backend *backend, const struct wait *wait, void (*fn)(void *ctx, struct backend_found *f),
-             void *ctx, struct error *err)
+int fly_find(struct backend *backend, const struct computer_spec *spec, const struct wait *wait,
+             backend_found_fn *fn, void *ctx, struct error *err)
+{
+    struct telling t = {.backend = fly_of(backend), .spec = spec, .fn = fn, .ctx = ctx};
+    return fly_listing_find(fly_of(backend), FLY_LABEL_ID, spec->id, wait, on_computer, &t, err);
+}
+
+int fly_list(struct backend *backend, const struct wait *wait, backend_found_fn *fn, void *ctx,
+             struct error *err)
 {
     struct telling t = {.backend = fly_of(backend), .fn = fn, .ctx = ctx};
     return fly_listing_all(fly_of(backend), wait, on_computer, &t, err);

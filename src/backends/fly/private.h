@@ -205,9 +205,8 @@ int fly_instance_remove(struct instance *i, struct error *err);
 int fly_instance_exec(struct instance *i, const struct exec_request *request, struct exec_result *ret,
                       struct error *err);
 int fly_find(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
-             struct backend_found *ret, struct error *err);
-int fly_list(struct backend *b, const struct wait *wait, void (*fn)(void *ctx, struct backend_found *f),
-             void *ctx, struct error *err);
+             backend_found_fn *fn, void *ctx, struct error *err);
+int fly_list(struct backend *b, const struct wait *wait, backend_found_fn *fn, void *ctx, struct error *err);
 /* Whether a record is of the app that this server uses. */
 int fly_check_app(struct fly_backend *b, const json_t *data, const struct wait *wait, struct error *err);
 int fly_reap(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);

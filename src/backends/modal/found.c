@@ -30,52 +30,39 @@ static bool read_found(const json_t *sandbox, struct backend_found *ret)
 
 /* --- find and list --- */
 
-struct search {
+struct telling {
     const struct computer_spec *spec; /* NULL: all */
-    void (*fn)(void *ctx, struct backend_found *f);
+    backend_found_fn *fn;
     void *ctx;
-    struct backend_found *found; /* the newest of the spec's */
-    bool is_there;
 };
 
 static int on_computer(void *ctx, const json_t *sandbox, struct error *err)
 {
-    struct search *s = ctx;
+    const struct telling *t = ctx;
     struct backend_found found;
     (void)err;
-    if (s->is_there || !read_found(sandbox, &found))
+    if (!read_found(sandbox, &found))
         return 0;
-    s->is_there =
-        s->spec && strcmp(found.id, s->spec->id) == 0 && strcmp(found.principal, s->spec->principal) == 0;
-    if (s->is_there) {
-        *s->found = found;
-        return 0;
-    }
-    if (!s->spec)
-        s->fn(s->ctx, &found);
+    if (!t->spec || backend_found_is(&found, t->spec))
+        t->fn(t->ctx, &found);
     backend_found_done(&found);
     return 0;
 }
 
 int modal_find(struct backend *backend, const struct computer_spec *spec, const struct wait *wait,
-               struct backend_found *ret, struct error *err)
+               backend_found_fn *fn, void *ctx, struct error *err)
 {
-    struct search s = {.spec = spec, .found = ret};
+    struct telling t = {.spec = spec, .fn = fn, .ctx = ctx};
     const char *const tags[][2] = {{LABEL_ID, spec->id}, {LABEL_PRINCIPAL, spec->principal}};
-    struct modal_account *a = modal_of(backend)->account;
-    if (modal_api_list(a, tags, ARRAY_LEN(tags), wait, on_computer, &s, err) == 0)
-        return s.is_there;
-    if (s.is_there)
-        backend_found_done(ret);
-    return -1;
+    return modal_api_list(modal_of(backend)->account, tags, ARRAY_LEN(tags), wait, on_computer, &t, err);
 }
 
-int modal_list(struct backend *backend, const struct wait *wait,
-               void (*fn)(void *ctx, struct backend_found *f), void *ctx, struct error *err)
+int modal_list(struct backend *backend, const struct wait *wait, backend_found_fn *fn, void *ctx,
+               struct error *err)
 {
-    struct search s = {.fn = fn, .ctx = ctx};
+    struct telling t = {.fn = fn, .ctx = ctx};
     const char *const tags[][2] = {{LABEL_OURS, "true"}};
-    return modal_api_list(modal_of(backend)->account, tags, ARRAY_LEN(tags), wait, on_computer, &s, err);
+    return modal_api_list(modal_of(backend)->account, tags, ARRAY_LEN(tags), wait, on_computer, &t, err);
 }
 
 /* --- what a dead server has left --- */

@@ -159,11 +159,11 @@ void modal_instance_kill(struct instance *i);
 int modal_instance_detach(struct instance *i, struct error *err);
 int modal_instance_remove(struct instance *i, struct error *err);
 int modal_find(struct backend *b, const struct computer_spec *spec, const struct wait *wait,
-               struct backend_found *ret, struct error *err);
+               backend_found_fn *fn, void *ctx, struct error *err);
 /* All sandboxes of the computer but `but` ("": all) end, by the key of its creation, "" if it has none. */
 int modal_end_all(struct modal_backend *b, const char *key, const char *but, const struct wait *wait,
                   struct error *err);
-int modal_list(struct backend *b, const struct wait *wait, void (*fn)(void *ctx, struct backend_found *f),
-               void *ctx, struct error *err);
+int modal_list(struct backend *b, const struct wait *wait, backend_found_fn *fn, void *ctx,
+               struct error *err);
 int modal_reap(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);
 int modal_settle(struct backend *b, const struct computer_spec *spec, const json_t *data, struct error *err);

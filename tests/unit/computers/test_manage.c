@@ -351,18 +351,7 @@ static void fill_found(struct backend_found *ret)
         .id = xstrdup("python"), .principal = xstrdup("local"), .running = true, .image = "alpine:3"};
 }
 
-static int find_foreign(void *ctx, const struct computer_spec *spec, struct backend_found *ret,
-                        struct error *err)
-{
-    const struct foreign *f = ctx;
-    if (!f->exists || strcmp(spec->id, "python") != 0)
-        return 0;
-    fill_found(ret);
-    return 1;
-}
-
-static int list_foreign(void *ctx, void (*fn)(void *ctx, struct backend_found *f), void *fn_ctx,
-                        struct error *err)
+static int list_foreign(void *ctx, backend_found_fn *fn, void *fn_ctx, struct error *err)
 {
     const struct foreign *f = ctx;
     struct backend_found found;
@@ -372,6 +361,12 @@ static int list_foreign(void *ctx, void (*fn)(void *ctx, struct backend_found *f
     fn(fn_ctx, &found);
     backend_found_done(&found);
     return 0;
+}
+
+static int find_foreign(void *ctx, const struct computer_spec *spec, backend_found_fn *fn, void *fn_ctx,
+                        struct error *err)
+{
+    return strcmp(spec->id, "python") == 0 ? list_foreign(ctx, fn, fn_ctx, err) : 0;
 }
 
 static int reap_foreign(void *ctx, const struct computer_spec *spec, const json_t *data, struct error *err)
