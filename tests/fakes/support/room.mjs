@@ -216,9 +216,9 @@ export class Room {
         return { name, theirs, stream: new net.Socket({ fd: ours, readable: false, writable: true }) };
     }
 
-    // A signal to every process of the room but the first; and what is done then.
-    signalAll(signal, then = ':') {
-        execFileSync('/usr/bin/nsenter', [...this.#enter(), '--', '/bin/sh', '-c', `kill -${signal} -1; ${then}`], {
+    // A signal to every process of the room but the first; and what is done before and then.
+    signalAll(signal, before = ':', then = ':') {
+        execFileSync('/usr/bin/nsenter', [...this.#enter(), '--', '/bin/sh', '-c', `${before}; kill -${signal} -1; ${then}`], {
             stdio: 'ignore',
             env: {},
         });
@@ -233,9 +233,10 @@ export class Room {
         for (const { child } of this.#children) child.kill('SIGCONT'); // nsenter stops with its child
     }
 
-    // Ends every process but the first. One that is killed is there until it is its turn to run: its program is waited for.
+    // Ends every process but the first. One that is killed is there until it is its turn to run: its program is waited for. Not for
+    // those that come later: the first begins another `sleep` at once.
     endAll() {
-        this.signalAll('KILL', 'for one in /proc/[2-9]* /proc/1?*; do while [ $one != /proc/$$ ] && [ -e $one/exe ]; do :; done; done');
+        this.signalAll('KILL', 'set -- /proc/[2-9]* /proc/1?*', 'for one; do while [ $one != /proc/$$ ] && [ -e $one/exe ]; do :; done; done');
         for (const { child } of this.#children) child.kill('SIGCONT');
     }
 
