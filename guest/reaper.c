@@ -24,6 +24,7 @@
 #include <sys/wait.h>
 
 #include "guest/init.h"
+#include "guest/proc.h"
 #include "guest/sys.h"
 #include "guest/title.h"
 
@@ -94,16 +95,11 @@ static pid_t number_here(int proc, pid_t there)
 
 static bool read_process(int proc, const char *name, struct process *ret)
 {
-    char path[32], text[128];
-    snprintf(path, sizeof(path), "%.10s/stat", name);
-    _cleanup_fd_ int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
-    ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (size <= 0)
+    struct proc_stat stat;
+    if (!proc_read_stat(proc, name, &stat))
         return false;
-    text[size] = 0;
-    const char *behind_name = strrchr(text, ')'); /* the name itself may hold anything */
-    *ret = (struct process){.pid = (pid_t)strtol(name, NULL, 10)};
-    return behind_name && sscanf(behind_name, ") %c %d", &ret->state, &ret->parent) == 2;
+    *ret = (struct process){.pid = (pid_t)strtol(name, NULL, 10), .parent = stat.parent, .state = stat.state};
+    return true;
 }
 
 static int compare_pids(const void *a, const void *b)

@@ -18,33 +18,18 @@
 #include <unistd.h>
 
 #include "guest/job_wire.h"
+#include "guest/proc.h"
 #include "guest/report.h"
 #include "guest/sys.h"
 
 #define AGAIN_MS 10
 #define PATIENCE_NS (10 * NS_PER_S) /* there may be some that the kernel holds */
 
-/* How many bytes, with a NUL behind them; 0: there is no such file, or no such process. */
-static size_t read_file(int proc, const char *pid, const char *name, char *ret, size_t size)
-{
-    char path[64];
-    snprintf(path, sizeof(path), "%.10s/%s", pid, name);
-    _cleanup_fd_ int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, ret, size - 1);
-    ret[n > 0 ? n : 0] = '\0';
-    return n > 0 ? (size_t)n : 0;
-}
-
 /* -1: it has ended. */
 static pid_t session_of(int proc, const char *pid)
 {
-    char text[256], state;
-    int parent, group, session;
-    read_file(proc, pid, "stat", text, sizeof(text));
-    const char *behind_name = strrchr(text, ')'); /* the name itself may hold anything */
-    if (!behind_name || sscanf(behind_name, ") %c %d %d %d", &state, &parent, &group, &session) != 4)
-        return -1;
-    return state == 'Z' || state == 'X' ? -1 : session;
+    struct proc_stat stat;
+    return !proc_read_stat(proc, pid, &stat) || stat.state == 'Z' || stat.state == 'X' ? -1 : stat.session;
 }
 
 static bool is_same_program(int proc, const char *pid)
@@ -58,10 +43,13 @@ static bool is_same_program(int proc, const char *pid)
 
 static bool is_main(int proc, const char *pid)
 {
-    char line[64];
-    const size_t n = read_file(proc, pid, "cmdline", line, sizeof(line));
+    char path[64], line[64];
+    snprintf(path, sizeof(path), "%.10s/cmdline", pid);
+    _cleanup_fd_ int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
+    line[n > 0 ? n : 0] = '\0';
     const size_t first = strlen(line) + 1;
-    return first < n && strcmp(line + first, JOB_MAIN) == 0 && is_same_program(proc, pid);
+    return n > 0 && first < (size_t)n && strcmp(line + first, JOB_MAIN) == 0 && is_same_program(proc, pid);
 }
 
 /* The kernel's have no program. */

@@ -32,6 +32,7 @@
 #include "guest/init.h"
 #include "guest/owner.h"
 #include "guest/packet.h"
+#include "guest/proc.h"
 #include "guest/reaper.h"
 #include "guest/report.h"
 #include "guest/request.h"
@@ -50,7 +51,6 @@
 #define GOODBYE_MS 2000 /* without a sign of progress */
 #define GOODBYE_STEP_MS 100
 #define GROUP_PARENTS_MAX (GUEST_FDS_MAX - 1)
-#define PROCESS_EXITING 0x4     /* PF_EXITING of Linux */
 #define GROUP_AGAIN_MS_MAX 4096 /* of a wait that doubles, until the kernel is done with who was in it */
 
 struct child {
@@ -394,18 +394,13 @@ static void remove_group(int parent, const char *name)
 }
 
 /* A process that is being ended closes what it has, from which its inits know, before its number is given up:
- * the flag tells between those. proc(5). */
+ * the flag tells between those. */
 static bool is_ending(pid_t pid)
 {
-    char path[32], text[128];
-    unsigned flags;
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    text[size > 0 ? size : 0] = 0;
-    const char *behind_name = strrchr(text, ')'); /* the name itself may hold anything */
-    return behind_name && sscanf(behind_name, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
-           flags & PROCESS_EXITING;
+    char process[32];
+    struct proc_stat stat;
+    snprintf(process, sizeof(process), "/proc/%d", (int)pid);
+    return proc_read_stat(AT_FDCWD, process, &stat) && stat.flags & PROC_FLAG_EXITING;
 }
 
 /* Asked anew: it may have ended while the end of an init was being seen to. */
