@@ -27,9 +27,21 @@ static struct {
 
 static bool more_follows;
 
-int frames_open(bool more)
+static struct {
+    char *bytes; /* NULL: none, or all were read */
+    size_t size, at;
+} early;
+
+static void let_go_of_early(void)
+{
+    early.bytes = memory_give(early.bytes, early.size);
+}
+
+int frames_open(bool more, void *early_bytes, size_t early_size)
 {
     more_follows = more;
+    early.bytes = early_bytes;
+    early.size = early_size;
     queue.bytes = memory_take(QUEUE_SIZE);
     return queue.bytes ? 0 : -1;
 }
@@ -40,6 +52,7 @@ void frames_close(void)
         return;
     queue.bytes = memory_give(queue.bytes, QUEUE_SIZE);
     queue.used = 0;
+    let_go_of_early();
     frames_next();
     close(FD_FRAMES_IN);
     close(FD_FRAMES_OUT);
@@ -47,9 +60,27 @@ void frames_close(void)
 
 /* --- in --- */
 
+bool frames_ahead(void)
+{
+    return early.bytes != NULL;
+}
+
+static int read_early(void *into, size_t size)
+{
+    const size_t left = early.size - early.at, n = size < left ? size : left;
+    memcpy(into, early.bytes + early.at, n);
+    early.at += n;
+    input.have += n;
+    if (early.at == early.size)
+        let_go_of_early();
+    return 1;
+}
+
 /* 1: something came, or may now; 0: nothing now; -1: the end. */
 static int read_some(void *into, size_t size)
 {
+    if (early.bytes)
+        return read_early(into, size);
     ssize_t n = read(FD_FRAMES_IN, into, size);
     if (n == 0 && more_follows) {
         more_follows = false;

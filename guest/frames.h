@@ -20,8 +20,11 @@ struct frame {
     void *body; /* NULL: none, or there was no memory for it */
 };
 
-/* more: FD_FRAMES_MORE is there. -1: no memory for the queue. */
-int frames_open(bool more);
+/* more: FD_FRAMES_MORE is there. early: bytes before those of the stream, memory.h's, taken over; or NULL.
+ * -1: no memory for the queue. */
+int frames_open(bool more, void *early, size_t early_size);
+/* Of those some are left: nothing has to come before something can be read. */
+bool frames_ahead(void);
 /* No more of it: nothing is to be read, and what is put is dropped. */
 void frames_close(void);
 

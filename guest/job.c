@@ -195,7 +195,7 @@ static _Noreturn void become(const struct job *job, int in, int out, int more)
     environment_take(job->place);
     if (dup2(in, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(more, STDERR_FILENO) < 0)
         _exit(1);
-    _exit(serve_run(true));
+    _exit(serve_run(true, false));
 }
 
 /* What can fail comes first: once `out` is there, nobody tries again. */

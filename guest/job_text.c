@@ -8,6 +8,7 @@
 #include "base/base64_groups.h"
 #include "guest/memory.h"
 #include "guest/report.h"
+#include "guest/request.h"
 #include "guest/sys.h"
 #include "guest/tail.h"
 
@@ -31,26 +32,6 @@ static ssize_t read_all(char *into, size_t most)
     return (ssize_t)have;
 }
 
-/* In place: bytes are fewer than letters. `size` says how many letters of the last group count. */
-static bool decode(char *text, size_t size)
-{
-    char *out = text;
-    for (size_t left = size; left > 0; text += 4) {
-        const size_t n = min_size(left, 3);
-        unsigned v = 0;
-        for (size_t i = 0; i < 4; i++) {
-            const int bits = i <= n ? base64_bits_of((unsigned char)text[i]) : text[i] == '=' ? 0 : -1;
-            if (bits < 0)
-                return false;
-            v = v << 6 | (unsigned)bits;
-        }
-        for (size_t i = 0; i < n; i++)
-            *out++ = (char)(v >> (16 - 8 * i));
-        left -= n;
-    }
-    return true;
-}
-
 char *job_read_input(uint64_t size, struct guest_error *err)
 {
     const size_t letters = LETTERS_OF(size);
@@ -60,7 +41,7 @@ char *job_read_input(uint64_t size, struct guest_error *err)
         return NULL;
     }
     const ssize_t n = read_all(text, letters + 1);
-    if (n == (ssize_t)letters && decode(text, size))
+    if (n == (ssize_t)letters && request_decode(text, size))
         return text;
     memory_give(text, letters + 1);
     report_text(err, EBADMSG, "read the input", "it didn't come as a whole");

@@ -3,6 +3,7 @@
  * without streams it is the main process, and each command a job. Static,
  * without libraries, and small, since each computer carries a copy of its memory. */
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +21,11 @@
 
 int main(int argc, char **argv)
 {
-    if (argc == 2 && strcmp(argv[1], SERVE_COMMAND) == 0) {
+    const bool first = argc == 3 && strcmp(argv[2], SERVE_FIRST) == 0;
+    if ((argc == 2 || first) && strcmp(argv[1], SERVE_COMMAND) == 0) {
         title_begin(argv[0]);
         title_set("sandbox-guest");
-        return serve_run(false);
+        return serve_run(false, first);
     }
     if (argc >= 3 && strcmp(argv[1], JOB_COMMAND) == 0)
         return job_run(argv);

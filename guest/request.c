@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/base64_groups.h"
+
 static bool ended(const char *text, size_t size)
 {
     return memchr(text, 0, size) != NULL;
@@ -111,6 +113,34 @@ bool request_exec_parse(const struct guest_exec *exec, char *body, size_t body_s
         return false;
     *ret = (struct request_exec){.cwd = cwd, .argv = argv, .envp = envp};
     return true;
+}
+
+bool request_decode(char *text, size_t size)
+{
+    char *out = text;
+    for (size_t left = size; left > 0; text += 4) {
+        const size_t n = left < 3 ? left : 3;
+        unsigned v = 0;
+        for (size_t i = 0; i < 4; i++) {
+            const int bits = i <= n ? base64_bits_of((unsigned char)text[i]) : text[i] == '=' ? 0 : -1;
+            if (bits < 0)
+                return false;
+            v = v << 6 | (unsigned)bits;
+        }
+        for (size_t i = 0; i < n; i++)
+            *out++ = (char)(v >> (16 - 8 * i));
+        left -= n;
+    }
+    return true;
+}
+
+ssize_t request_early(char *text, size_t letters)
+{
+    if (letters == 0 || letters > SERVE_EARLY_MAX || letters % 4 != 0)
+        return -1;
+    const size_t padding = text[letters - 1] != '=' ? 0 : text[letters - 2] != '=' ? 1 : 2;
+    const size_t size = letters / 4 * 3 - padding;
+    return request_decode(text, size) ? (ssize_t)size : -1;
 }
 
 bool request_frame_ok(const struct serve_frame *frame)

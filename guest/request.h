@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "guest/serve_wire.h"
 #include "guest/wire.h"
@@ -43,6 +44,10 @@ bool request_exec_fds(uint32_t flags, struct request_fds *ret);
 /* False: malformed. The result lives until the next call. */
 bool request_exec_parse(const struct guest_exec *exec, char *body, size_t body_size,
                         struct request_exec *ret);
+/* In place: from the letters of SERVE_EARLY to its bytes, and how many. -1: malformed. */
+ssize_t request_early(char *text, size_t letters);
+/* The same where it is known how many bytes they are, four letters for each three, or what is left. */
+bool request_decode(char *text, size_t size);
 /* A frame that the server may send, of a size that its type can have. */
 bool request_frame_ok(const struct serve_frame *frame);
 bool request_config_ok(const struct serve_config *config);

@@ -21,6 +21,7 @@
 
 #include "guest/clear.h"
 #include "guest/command.h"
+#include "guest/early.h"
 #include "guest/firewall.h"
 #include "guest/frames.h"
 #include "guest/oom.h"
@@ -179,6 +180,8 @@ static void read_signals(void)
 
 static int poll_timeout(int64_t now)
 {
+    if (is_listening() && frames_ahead())
+        return 0;
     int64_t due = commands_due();
     due = serve.lease_until < due ? serve.lease_until : due;
     due = serve.closing_until < due ? serve.closing_until : due;
@@ -226,7 +229,7 @@ static void turn(void)
         commands_read_reports();
     commands_reap();
     commands_go_on(polled + COMMANDS, now);
-    if (!serve.closing && polled[IN].revents)
+    if (!serve.closing && (polled[IN].revents || frames_ahead()))
         read_frames(now);
     clear_go_on(now);
     if (!serve.closing && (frames_flush() < 0 || polled[OUT].revents & (POLLERR | POLLHUP)))
@@ -265,15 +268,19 @@ static int take_files_limit(void)
     return setrlimit(RLIMIT_NOFILE, &ours);
 }
 
-static int set_up(bool more)
+static int set_up(bool more, bool first)
 {
     sigset_t stop;
+    void *early = NULL;
+    size_t early_size = 0;
+    if (first && early_take(&early, &early_size) < 0)
+        return -1;
     sigemptyset(&stop);
     serve.first = getpid() == 1;
     for (unsigned i = 0; serve.first && i < ARRAY_LEN(stop_signals); i++)
         sigaddset(&stop, stop_signals[i]);
     if (take_stream(more) < 0 || signals_take(&stop) < 0 || commands_open_reports() < 0 ||
-        frames_open(more) < 0)
+        frames_open(more, early, early_size) < 0)
         return -1;
     oom_open_score();
     oom_open_count();
@@ -282,13 +289,13 @@ static int set_up(bool more)
     return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
-int serve_run(bool more)
+int serve_run(bool more, bool first)
 {
     const struct serve_hello hello = {.magic = SERVE_MAGIC, .version = SERVE_VERSION, .pid = getpid()};
-    if (set_up(more) < 0)
+    if (set_up(more, first) < 0)
         return 1;
     frames_put(SERVE_HELLO, 0, &hello, sizeof(hello), NULL, 0);
-    if (frames_flush() < 0)
+    if (!frames_ahead() && frames_flush() < 0) /* else together with READY */
         return 1;
     for (;;)
         turn();

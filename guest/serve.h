@@ -3,6 +3,8 @@
 
 #include <stdbool.h>
 
-/* Standard input and output are the stream of serve_wire.h. Input goes on, behind the end of the first, with
- * standard error, if there is more. Returns the exit code, or doesn't. */
-int serve_run(bool more);
+/* Standard input and output are the stream of serve_wire.h. more: input goes on, behind the end of the first,
+ * with standard error; first: it begins with SERVE_EARLY, if that is there. Returns the exit code, or
+ * doesn't.
+ */
+int serve_run(bool more, bool first);

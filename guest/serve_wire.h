@@ -21,9 +21,16 @@
 #define SERVE_VERSION 1
 #define SERVE_MAGIC 0x78626d63U /* "cmbx" */
 
-/* argv of the guest: "sandbox-guest", "serve". It asks for no environment, and passes its own, which is the
- * image's, on to commands beneath what RUN gives. */
+/* argv of the guest: "sandbox-guest", "serve", and maybe SERVE_FIRST. It asks for no environment, and passes
+ * its own, which is the image's, on to commands beneath what RUN gives, but for SERVE_EARLY where it has
+ * taken that. */
 #define SERVE_COMMAND "serve"
+/* With this as one more argument, what would come first over the stream may be in a variable of that name, as
+ * base64, and the stream goes on behind it: who starts a guest for one short command has nothing more to say.
+ * The guest alone sees it. It is held to what it may be as the stream is. */
+#define SERVE_FIRST "first"
+#define SERVE_EARLY "SANDBOX_SERVE_FIRST"
+#define SERVE_EARLY_MAX (120U << 10) /* letters: exec takes no longer variable than 128 KiB */
 
 enum serve_type {
     SERVE_HELLO = 1,

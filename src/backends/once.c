@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
@@ -41,6 +42,14 @@ int once_append(struct buf *out, const char *spool_dir, const struct exec_reques
     if (buf_append(out, &frame, sizeof(frame)) < 0 || buf_append(out, &config, sizeof(config)) < 0)
         return error_set(err, ERR_LIMIT, "out of memory");
     return serve_append_run(out, SERVE_ONCE_ID, request, shell, err);
+}
+
+char *once_early(const struct buf *frames, size_t letters_max)
+{
+    if ((frames->len + 2) / 3 * 4 > letters_max)
+        return NULL;
+    _cleanup_(buf_done) struct buf text = BUF_INIT(letters_max + 1);
+    return base64_append(&text, frames->data, frames->len) < 0 ? NULL : xstrdup(buf_str(&text));
 }
 
 static int on_frame(void *ctx, const struct serve_frame *frame, const void *body, struct error *err)

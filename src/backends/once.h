@@ -24,6 +24,9 @@ void once_done(struct once *o);
 /* Appends all that our program has to be told. ERR_INVALID, ERR_LIMIT. */
 int once_append(struct buf *out, const char *spool_dir, const struct exec_request *request, const char *shell,
                 struct error *err);
+/* The same as a text for the environment that our program is started with (SERVE_EARLY), so that nothing has
+ * to be sent to it. Malloced; NULL: it is longer than so many letters. */
+char *once_early(const struct buf *frames, size_t letters_max);
 /* And what ends it before its time: its END follows. */
 extern const struct serve_frame once_kill;
 /* It wasn't our program that was started there: somebody has removed it, or put another in its place, and

@@ -340,16 +340,9 @@ struct grpc_stream *grpc_close(struct grpc_stream *s)
     return NULL;
 }
 
-int grpc_call(struct grpc_channel *c, const struct grpc_request *r, const struct wait *wait, struct buf *ret,
-              struct grpc_status *ret_status, struct error *err)
+int grpc_finish(struct grpc_stream *s, const struct wait *wait, struct buf *ret,
+                struct grpc_status *ret_status, struct error *err)
 {
-    if (ret_status)
-        ret_status->code = GRPC_OK;
-    if (wait_check(wait, err) < 0)
-        return -1;
-    _cleanup_(cleanup_grpc_close) struct grpc_stream *s = begin(c, r, err);
-    if (!s)
-        return -1;
     _cleanup_(buf_done) struct buf more = BUF_INIT(GRPC_MESSAGE_MAX);
     const int there = grpc_next(s, wait, ret, ret_status, err);
     if (there < 0)
@@ -361,6 +354,17 @@ int grpc_call(struct grpc_channel *c, const struct grpc_request *r, const struct
         return 0;
     if (ret_status)
         ret_status->code = GRPC_INTERNAL;
-    return error_set(err, ERR_UNAVAILABLE, "%s: answered with %s message", c->url,
+    return error_set(err, ERR_UNAVAILABLE, "%s: answered with %s message", s->channel->url,
                      there == 0 ? "no" : "more than one");
+}
+
+int grpc_call(struct grpc_channel *c, const struct grpc_request *r, const struct wait *wait, struct buf *ret,
+              struct grpc_status *ret_status, struct error *err)
+{
+    if (ret_status)
+        ret_status->code = GRPC_OK;
+    if (wait_check(wait, err) < 0)
+        return -1;
+    _cleanup_(cleanup_grpc_close) struct grpc_stream *s = begin(c, r, err);
+    return s ? grpc_finish(s, wait, ret, ret_status, err) : -1;
 }

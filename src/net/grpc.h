@@ -86,6 +86,9 @@ struct grpc_stream *grpc_open(struct grpc_channel *c, const struct grpc_request 
  * token's code it can be asked again. */
 int grpc_next(struct grpc_stream *s, const struct wait *wait, struct buf *ret, struct grpc_status *ret_status,
               struct error *err);
+/* Of a call of one answer: as grpc_call() goes on once the request is sent. */
+int grpc_finish(struct grpc_stream *s, const struct wait *wait, struct buf *ret,
+                struct grpc_status *ret_status, struct error *err);
 /* Any thread: grpc_next() sees ERR_UNAVAILABLE soon. */
 void grpc_cut(struct grpc_stream *s);
 struct grpc_stream *grpc_close(struct grpc_stream *s); /* accepts NULL, returns NULL */

@@ -5,7 +5,8 @@
 
 #include "net/exchange.h"
 
-#define PIECE_BYTES (16 * KIB) /* of a source, at once */
+#define PIECE_BYTES (16 * KIB)   /* of a source, at once */
+#define JOINED_BYTES PIECE_BYTES /* a body that goes out with its head: one packet, one record of TLS */
 
 static bool is_clean(const char *s, bool blanks)
 {
@@ -105,13 +106,18 @@ static int send_source(struct exchange *x, struct error *err)
 int exchange_send(struct exchange *x, const char *protocol, struct error *err)
 {
     const struct http_request *r = x->request;
+    const bool joined = r->body && r->body_len <= JOINED_BYTES;
     _cleanup_(buf_done) struct buf head = BUF_INIT(LIMIT_HTTP_HEADERS_BYTES);
-    if (build_head(x, protocol, &head) < 0)
+    int failed = build_head(x, protocol, &head);
+    head.max += JOINED_BYTES;
+    if (joined && failed == 0)
+        failed = buf_append(&head, r->body, r->body_len);
+    if (failed < 0)
         return error_set(err, ERR_LIMIT, "the request's headers are longer than %lu bytes",
                          LIMIT_HTTP_HEADERS_BYTES);
     if (send_bytes(x, head.data, head.len, err) < 0)
         return -1;
     if (r->source)
         return send_source(x, err);
-    return r->body ? send_bytes(x, r->body, r->body_len, err) : 0;
+    return r->body && !joined ? send_bytes(x, r->body, r->body_len, err) : 0;
 }

@@ -110,17 +110,19 @@ test('lifetimes are renewed while a server uses them', needsRooms, async (t) => 
     assert.doesNotMatch(server.stderr, /not limited/, 'its template is what limits it');
 });
 
-test('round trips: two for a command, three for a computer', needsRooms, async (t) => {
+test('round trips: one for a command, two for a long one, three for a computer', needsRooms, async (t) => {
     const { fake, server } = await world(t, ['--tls']);
     await server.run('true', { computer_id: 'first' });
     await requests(fake);
-    const command = ['POST /process.Process/Start', 'POST /process.Process/SendInput'];
+    const command = ['POST /process.Process/Start'];
     await server.run('true', { computer_id: 'second' });
     assert.deepEqual(await requests(fake), ['GET /v2/sandboxes', 'POST /v2/sandboxes', 'POST /files', ...command]);
     for (let n = 0; n < 3; n++) await server.run('true', { computer_id: 'second' });
     const connections = new Set((await fake.requests()).map(({ connection }) => connection));
     assert.ok(connections.size <= 2, 'connections are used again');
     assert.deepEqual(await requests(fake), [...command, ...command, ...command]);
+    await server.run('wc -c', { computer_id: 'second', stdin: 'x'.repeat(100000) });
+    assert.deepEqual(await requests(fake), [...command, 'POST /process.Process/SendInput']);
 });
 
 test('what it is told by options', needsRooms, async (t) => {

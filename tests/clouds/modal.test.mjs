@@ -83,17 +83,21 @@ test('computers move before the lifetime of their sandbox is over, with their fi
     await eventually('the old one is ended', async () => (await running(fake)).length === 1);
 });
 
-test('round trips: two for a command, one for a computer', needsRooms, async (t) => {
+test('round trips: one for a command, two for a long one, one for a computer', needsRooms, async (t) => {
     const { fake, server } = await world(t, { options: ['--tls'] });
     await server.run('true', { computer_id: 'first' });
     await calls(fake);
-    const command = ['TaskExecStart', 'TaskExecStdioRead', 'TaskExecStdinWrite'];
+    const command = ['TaskExecStart', 'TaskExecStdioRead']; // at once
     const sorted = (all) => [...all].sort();
     await server.run('true', { computer_id: 'second' });
     const made = (await calls(fake)).filter((name) => !/^SandboxList/.test(name)); // whether there is one already
     assert.deepEqual(sorted(made), sorted(['SandboxCreateV2', ...command]));
-    await server.run('true', { computer_id: 'second' });
-    assert.deepEqual(sorted(await calls(fake)), sorted(command), 'the last two go side by side');
+    for (let n = 0; n < 3; n++) await server.run('true', { computer_id: 'second' });
+    const connections = new Set((await fake.requests()).map(({ connection }) => connection));
+    assert.ok(connections.size <= 2, 'connections are used again');
+    assert.deepEqual(sorted(await calls(fake)), sorted([...command, ...command, ...command]));
+    await server.run('wc -c', { computer_id: 'second', stdin: 'x'.repeat(100000) });
+    assert.deepEqual(sorted(await calls(fake)), sorted([...command, 'TaskExecStdinWrite']));
 });
 
 test('what it is told by options', needsRooms, async (t) => {

@@ -218,13 +218,13 @@ static int feed(struct modal_router *r, const char *exec, const json_t *task, co
     return modal_router_write(r, exec, 0, all, zeros, true, wait, err);
 }
 
-static int start(struct modal_router *r, const char *exec, const json_t *task, const struct wait *wait,
-                 struct error *err)
+static int start(struct modal_router *r, const char *exec, const json_t *task,
+                 struct modal_output **ret_output, const struct wait *wait, struct error *err)
 {
     _cleanup_(cleanup_free) const char **argv = texts_of(json_object_get(task, "argv"));
     _cleanup_(cleanup_free) const char **env = texts_of(json_object_get(task, "env"));
     return modal_router_start(r, exec, argv, json_get_string(task, "workdir"), (char *const *)(void *)env,
-                              number_of(task, "limit", 0), wait, err);
+                              number_of(task, "limit", 0), ret_output, wait, err);
 }
 
 static json_t *do_run(const json_t *task, const struct wait *wait)
@@ -235,7 +235,7 @@ static json_t *do_run(const json_t *task, const struct wait *wait)
     int code = -1;
     _cleanup_(buf_done) struct buf out = BUF_INIT(OUTPUT_MAX), errors = BUF_INIT(OUTPUT_MAX);
     modal_uuid(exec);
-    if (start(r, exec, task, wait, &err) < 0)
+    if (start(r, exec, task, NULL, wait, &err) < 0)
         return failed(&err);
     struct modal_output *first = modal_output_open(r, exec, 1, wait, &err);
     struct modal_output *second = first ? modal_output_open(r, exec, 2, wait, &err) : NULL;
@@ -248,7 +248,7 @@ static json_t *do_run(const json_t *task, const struct wait *wait)
                 : failed(&err);
 }
 
-/* Only what a warm command needs: one start, and its output to the end. */
+/* Only what a warm command needs: one start, and at the same time its output, to the end. */
 static json_t *do_quick(const json_t *task, const struct wait *wait)
 {
     struct error err = ERROR_INIT;
@@ -256,9 +256,11 @@ static json_t *do_quick(const json_t *task, const struct wait *wait)
     char exec[MODAL_UUID_SIZE];
     _cleanup_(buf_done) struct buf out = BUF_INIT(OUTPUT_MAX);
     modal_uuid(exec);
-    if (start(r, exec, task, wait, &err) < 0)
+    struct modal_output *o = NULL;
+    if (start(r, exec, task, &o, wait, &err) < 0)
         return failed(&err);
-    struct modal_output *o = modal_output_open(r, exec, 1, wait, &err);
+    if (!o)
+        o = modal_output_open(r, exec, 1, wait, &err);
     const bool good = o && read_all(o, wait, &out, &err) == 0;
     modal_output_close(o);
     return good ? json_pack("{s:o}", "out", shown(&out)) : failed(&err);
@@ -278,7 +280,7 @@ static json_t *do_cut(const json_t *task, const struct wait *wait)
     char exec[MODAL_UUID_SIZE], byte;
     pthread_t thread;
     modal_uuid(exec);
-    if (start(r, exec, task, wait, &err) < 0)
+    if (start(r, exec, task, NULL, wait, &err) < 0)
         return failed(&err);
     struct modal_output *o = modal_output_open(r, exec, 1, wait, &err);
     if (!o || modal_output_read(o, &byte, 1, wait, &err) != 1 || thread_start(&thread, cut_it, o) != 0)

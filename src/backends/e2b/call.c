@@ -1,11 +1,14 @@
 /* One command is one process of our program, which envd starts and which serves just that: its output, and
- * the frames in it, come by the stream that Start opens; what it is to run goes in by SendInput. So there is
- * nothing between two commands that could break, or that a pause of the sandbox would have to survive.
+ * the frames in it, come by the stream that Start opens; what it is to run goes with Start, in its
+ * environment, or in by SendInput where that is long. So there is nothing between two commands that could
+ * break, or that a pause of the sandbox would have to survive.
  *
+ *   Start (CONFIG and RUN) ---> start event, frames ... END ---> end event
  *   Start ---> start event ---> SendInput (CONFIG and RUN, in pieces) ---> frames ... END ---> end event
  *
- * These are two round trips one after the other. One that has to stop early is sent KILL, and its END
- * awaited, though not for long; then all of it has ended. If nobody speaks to it any more, its lease ends it.
+ * That is one round trip, or two one after the other. One that has to stop early is sent KILL, and its END
+ * awaited, though not for long; then all of it has ended. Where nobody knows yet which process it is, it is
+ * known by its tag. If nobody speaks to it any more, its lease ends it.
  *
  * Source: envd 0.6.13's process service, as e2b 2.51.0 (npm) speaks it. */
 #include <errno.h>
@@ -31,6 +34,7 @@
 #define START_TIMEOUT_NS (30 * NSEC_PER_SEC)   /* until the process has begun */
 #define END_PATIENCE_NS (5 * NSEC_PER_SEC / 2) /* from KILL to END */
 #define READ_OUT_NS (1 * NSEC_PER_SEC)         /* from END to the stream's own end */
+#define EARLY_MAX (64 * KIB) /* letters that go with Start; one variable may have twice as many */
 #define ASK_TIMEOUT_NS (10 * NSEC_PER_SEC)
 #define OUTPUT_PIECE_MAX (1 * MIB)
 
@@ -40,8 +44,10 @@
 /* $0: our program, unless it had to be put into memory, as $1, since the disk is full. An upload has no mode;
  * so whoever starts it first makes it a program. */
 #define STARTER                                                                                              \
-    "[ -f \"$1\" ] || set -- \"$0\" \"$0\"; [ -x \"$1\" ] || chmod 755 \"$1\"; exec \"$1\" " SERVE_COMMAND
+    "[ -f \"$1\" ] || set -- \"$0\" \"$0\"; [ -x \"$1\" ] || chmod 755 \"$1\"; exec \"$1\" " SERVE_COMMAND   \
+    " " SERVE_FIRST
 #define STATUS_NO_ROOM 507
+#define TAG_BYTES 8
 
 struct call {
     struct list node; /* in the instance's list, once there is a stream */
@@ -49,8 +55,11 @@ struct call {
     const struct exec_request *request;
     struct e2b_envd envd;
     struct connect_stream *stream;
-    json_int_t pid; /* 0: it hasn't begun */
-    bool asked;     /* our program there has all of the command */
+    char tag[RANDOM_HEX_SIZE(TAG_BYTES)]; /* of the process */
+    json_int_t pid;                       /* 0: it isn't known to have begun */
+    bool repeated;                        /* after our program was put back */
+    bool tried;                           /* it may have begun */
+    bool asked;                           /* our program there has all of the command, once it has begun */
     struct once once;
     struct buf piece; /* of output */
     bool over;        /* envd says that it has ended */
@@ -80,12 +89,11 @@ void e2b_envd_of(struct e2b_instance *i, struct e2b_envd *ret)
     _Static_assert(KEEPALIVE_S == 50, "as the header says it");
 }
 
-/* The name tells which program it is: sandboxes outlive servers. */
-static void guest_name(char *ret, size_t size)
+void e2b_guest_name(char ret[E2B_GUEST_SIZE])
 {
     char digest[SHA256_HEX_SIZE];
     sha256_hex(guest_image, guest_image_size, digest);
-    snprintf(ret, size, FOLDER "/guest-%.16s", digest);
+    snprintf(ret, E2B_GUEST_SIZE, FOLDER "/guest-%.16s", digest);
 }
 
 /* [{"name": ..., "path": "/home/user/.sandbox/guest-...", "type": ...}] */
@@ -131,9 +139,8 @@ static int upload(struct e2b_instance *i, const char *name, const struct wait *w
 /* A computer that is there already may have a full disk, and a program of another server's. */
 int e2b_envd_upload(struct e2b_instance *i, const struct wait *wait, struct error *err)
 {
-    char name[64];
+    const char *name = i->backend->guest;
     int status = 0;
-    guest_name(name, sizeof(name));
     _cleanup_(cleanup_free) char *in_memory = xasprintf(MEMORY "%s", name);
     _cleanup_(cleanup_json_decref) json_t *answer = NULL, *unused = NULL;
     if (upload(i, name, wait, &answer, &status, err) == 0)
@@ -187,30 +194,36 @@ static void set_env(json_t *envs, char *const *env)
     }
 }
 
-/* What all commands of a computer have, beneath what each is given. */
-static json_t *environment(const struct e2b_instance *i)
+/* What all commands of a computer have, beneath what each is given; and what is for our program alone. */
+static json_t *environment(const struct e2b_instance *i, const char *early)
 {
     json_t *envs = json_pack("{s:s, s:s}", "LANG", "C.UTF-8", "HOSTNAME", i->id);
     set_env(envs, i->backend->env);
     set_env(envs, i->env);
+    if (early)
+        json_object_set_new(envs, SERVE_EARLY, json_string(early));
     return envs;
 }
 
-static int start(struct call *c, const struct wait *wait, struct error *err)
+/* early: NULL, or what it is to run. */
+static int start(struct call *c, const char *early, const struct wait *wait, struct error *err)
 {
     int status;
-    char name[64];
-    guest_name(name, sizeof(name));
+    const char *name = c->i->backend->guest;
     _cleanup_(cleanup_free) char *path = xasprintf("%s/%s", c->i->home, name);
     _cleanup_(cleanup_free) char *in_memory = xasprintf(MEMORY "%s", name);
-    _cleanup_(cleanup_json_decref) json_t *message =
-        json_pack("{s:{s:s, s:[s,s,s,s], s:o, s:s}, s:b}", "process", "cmd", "/bin/sh", "args", "-c", STARTER,
-                  path, in_memory, "envs", environment(c->i), "cwd", c->i->home, "stdin", 1);
+    _cleanup_(cleanup_json_decref) json_t *message = json_pack(
+        "{s:{s:s, s:[s,s,s,s], s:o, s:s}, s:b, s:s}", "process", "cmd", "/bin/sh", "args", "-c", STARTER,
+        path, in_memory, "envs", environment(c->i, early), "cwd", c->i->home, "stdin", 1, "tag", c->tag);
     if (!message)
         return error_set(err, ERR_INTERNAL, "the sandbox's home folder is no text");
+    c->tried = true;
+    c->asked = early != NULL;
     if (connect_open(&c->envd.provider, "/process.Process/Start", message, wait, &c->stream, &status, err) <
-        0)
+        0) {
+        c->tried = status == 0;
         return -1;
+    }
     pthread_mutex_lock(&c->i->lock);
     const bool ended = c->i->ended;
     if (!ended)
@@ -231,18 +244,6 @@ static int send_input(struct call *c, const void *bytes, size_t n, const struct 
         if (connect_call(&c->envd.provider, "/process.Process/SendInput", message, wait, NULL, err) < 0)
             return -1;
     }
-    return 0;
-}
-
-static int send_command(struct call *c, const char *shell, struct error *err)
-{
-    _cleanup_(buf_done) struct buf frames = BUF_INIT(ONCE_INPUT_MAX);
-    _cleanup_(cleanup_free) char *spool = xasprintf("%s/" SPOOL_FOLDER, c->i->home);
-    if (once_append(&frames, spool, c->request, shell, err) < 0)
-        return -1;
-    if (send_input(c, frames.data, frames.len, &c->request->wait, err) < 0)
-        return -1;
-    c->asked = true;
     return 0;
 }
 
@@ -341,6 +342,7 @@ static void call_init(struct call *c, struct e2b_instance *i, const struct exec_
 {
     *c = (struct call){.i = i, .request = request, .piece = BUF_INIT(OUTPUT_PIECE_MAX)};
     list_init(&c->node);
+    random_hex(c->tag, TAG_BYTES);
     once_init(&c->once, &i->shells, request->output_limit);
     e2b_envd_of(i, &c->envd);
 }
@@ -355,12 +357,25 @@ static void call_done(struct call *c)
     buf_done(&c->piece);
 }
 
+static int send_command(struct call *c, const struct buf *frames, struct error *err)
+{
+    if (send_input(c, frames->data, frames->len, &c->request->wait, err) < 0)
+        return -1;
+    c->asked = true;
+    return 0;
+}
+
 static int begin(struct call *c, const char *shell, struct error *err)
 {
     const struct wait bounded = wait_at_most(&c->request->wait, clock_now() + START_TIMEOUT_NS);
     struct error why = ERROR_INIT;
-    if (start(c, &bounded, &why) == 0 && await_start(c, &bounded, &why) == 0)
-        return send_command(c, shell, err);
+    _cleanup_(buf_done) struct buf frames = BUF_INIT(ONCE_INPUT_MAX);
+    _cleanup_(cleanup_free) char *spool = xasprintf("%s/" SPOOL_FOLDER, c->i->home);
+    if (once_append(&frames, spool, c->request, shell, err) < 0)
+        return -1;
+    _cleanup_(cleanup_free) char *early = c->repeated ? NULL : once_early(&frames, EARLY_MAX);
+    if (start(c, early, &bounded, &why) == 0 && await_start(c, &bounded, &why) == 0)
+        return c->asked ? 0 : send_command(c, &frames, err);
     if (why.code == ERR_TIMEOUT && wait_check(&c->request->wait, NULL) == 0)
         why.code = ERR_UNAVAILABLE;
     return error_set(err, why.code, "%s", why.msg);
@@ -381,11 +396,25 @@ static int run(void *call, const char *shell, struct error *err)
 }
 
 /* Our program there ends, and with it whatever it has begun. */
-static void terminate(struct call *c, const struct wait *wait)
+static int terminate(struct call *c, const struct wait *wait, struct error *err)
 {
     _cleanup_(cleanup_json_decref) json_t *message =
-        json_pack("{s:{s:I}, s:s}", "process", "pid", c->pid, "signal", "SIGNAL_SIGTERM");
-    (void)!connect_call(&c->envd.provider, "/process.Process/SendSignal", message, wait, NULL, NULL);
+        json_pack("{s:{s:s}, s:s}", "process", "tag", c->tag, "signal", "SIGNAL_SIGTERM");
+    return connect_call(&c->envd.provider, "/process.Process/SendSignal", message, wait, NULL, err);
+}
+
+/* One whose start nobody has told us of, and that may begin yet. True: it has begun, and has ended. */
+static bool end_unseen(struct call *c, const struct wait *wait)
+{
+    for (bool told = false;;) {
+        struct error why = ERROR_INIT;
+        const bool there = terminate(c, wait, &why) == 0;
+        if (!there && (told || why.code != ERR_NOT_FOUND))
+            return why.code == ERR_NOT_FOUND;
+        told |= there;
+        if (!pace_pause(wait, pace_delay(0)))
+            return false;
+    }
 }
 
 /* The call is over before its command. NULL: nothing of that is left. */
@@ -393,12 +422,14 @@ static char *stop(void *call)
 {
     struct call *c = call;
     const struct wait bounded = {.deadline = clock_now() + END_PATIENCE_NS};
-    if (c->pid == 0 || c->over || c->once.answer.ended)
+    if (!c->tried || c->over || c->once.answer.ended)
         return NULL;
     if (!c->asked) {
-        terminate(c, &bounded);
+        (void)!terminate(c, &bounded, NULL);
         return NULL;
     }
+    if (c->pid == 0 && (!c->stream || await_start(c, &bounded, NULL) < 0))
+        return end_unseen(c, &bounded) ? NULL : once_unknown("sandbox");
     if (send_input(c, &once_kill, sizeof(once_kill), &bounded, NULL) == 0 &&
         await_end(c, &bounded, NULL) == 0) {
         read_out(c);
@@ -418,21 +449,25 @@ static int broken(void *call, const struct error *why, struct error *err)
     if (ended)
         return error_set(err, ERR_GONE, "it was ended");
     if (c->pid > 0 && !c->over)
-        terminate(c, &bounded);
+        (void)!terminate(c, &bounded, NULL);
     if (why->code != ERR_UNAVAILABLE && why->code != ERR_NOT_FOUND)
         return error_set(err, why->code, "%s", why->msg);
     if (e2b_envd_ask(c->i, &c->request->wait, err) < 0)
         return -1;
+    if (c->tried && c->pid == 0 && !c->over)
+        (void)!terminate(c, &bounded, NULL);
     return once_unclear(why, err);
 }
 
 static const struct once_way way = {.run = run, .stop = stop, .broken = broken};
 
 static int run_once(struct e2b_instance *i, const struct exec_request *request, const char *shell,
-                    struct exec_result *ret, struct guest_exit *ret_exit, bool *ret_lacks, struct error *err)
+                    struct exec_result *ret, struct guest_exit *ret_exit, bool repeated, bool *ret_lacks,
+                    struct error *err)
 {
     struct call c;
     call_init(&c, i, request);
+    c.repeated = repeated;
     const int failed = once_run(&c.once, &way, &c, shell, ret, ret_exit, err);
     *ret_lacks = failed < 0 && once_lacks_program(&c.once, c.over);
     call_done(&c);
@@ -444,7 +479,7 @@ int e2b_call(void *computer, const struct exec_request *request, const char *she
 {
     struct e2b_instance *i = computer;
     bool lacks;
-    int failed = run_once(i, request, shell, ret, ret_exit, &lacks, err);
+    int failed = run_once(i, request, shell, ret, ret_exit, false, &lacks, err);
     if (failed == 0 || !lacks)
         return failed;
     exec_result_done(ret);
@@ -452,5 +487,5 @@ int e2b_call(void *computer, const struct exec_request *request, const char *she
     if (e2b_envd_upload(i, &request->wait, &why) < 0)
         return wait_was_over(&why) ? error_set(err, why.code, "%s", why.msg)
                                    : once_not_put_back(why.msg, err);
-    return run_once(i, request, shell, ret, ret_exit, &lacks, err);
+    return run_once(i, request, shell, ret, ret_exit, true, &lacks, err);
 }

@@ -205,6 +205,7 @@ struct backend *e2b_new(const struct e2b_options *o, struct error *err)
     b->env = o->env ? strv_copy(o->env) : NULL;
     b->lifetime_s = o->lifetime_s > 0 ? (int64_t)(o->lifetime_s + 0.999) : DEFAULT_LIFETIME_S;
     b->network = o->network;
+    e2b_guest_name(b->guest);
     b->environment = xasprintf("an isolated Linux computer: a microVM of the E2B template %s", b->template);
     b->pace = pace_new();
     b->beginning = pace_new();

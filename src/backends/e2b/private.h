@@ -16,6 +16,7 @@
 #define E2B_TOKEN_SIZE 512
 #define E2B_HOST_SIZE 256
 #define E2B_HOME_SIZE 256
+#define E2B_GUEST_SIZE 64
 
 /* Beside them, in the metadata of a sandbox. */
 #define LABEL_NETWORK "kilntainers.network"
@@ -27,6 +28,7 @@ struct e2b_backend {
     char **metadata, **env;
     int64_t lifetime_s;
     bool network;
+    char guest[E2B_GUEST_SIZE];    /* our program's name beneath the home folder */
     char *environment;             /* for describe */
     struct pace *pace, *beginning; /* the latter of what makes sandboxes run, which has limits of its own */
     struct http_client *api_client, *sandbox_client; /* the latter for all sandboxes; or NULL */
@@ -101,6 +103,8 @@ struct e2b_envd {
     struct provider provider;
     struct e2b_sandbox sandbox;
 };
+/* The name tells which program it is: sandboxes outlive servers. */
+void e2b_guest_name(char ret[E2B_GUEST_SIZE]);
 void e2b_envd_of(struct e2b_instance *i, struct e2b_envd *ret);
 /* Puts our program into it; from its answer comes where the home folder is. */
 int e2b_envd_upload(struct e2b_instance *i, const struct wait *wait, struct error *err);

@@ -1,10 +1,14 @@
 /* A command is a process of our program (once.h), which the command router starts: its output, and the frames
- * in it, come by a stream of their own; what it is to run goes in by writes.
+ * in it, come by a stream of their own; what it is to run goes with the start, in its environment, or in by
+ * writes where that is long.
  *
- *   TaskExecStart ---> TaskExecStdinWrite (CONFIG and RUN), while TaskExecStdioRead ---> frames ... END
+ *   TaskExecStart (CONFIG and RUN), and TaskExecStdioRead with it ---> frames ... END
+ *   TaskExecStart, and TaskExecStdioRead with it ---> TaskExecStdinWrite (CONFIG and RUN) ---> frames ... END
  *
- * These are two round trips one after the other. One that has to stop early is sent KILL, and its END
- * awaited. The end of its input is the end of all that it runs. */
+ * That is one round trip, or two one after the other. Both go out together since it is us who name the
+ * command; should the router look for it before it knows of it, the output is asked for once more. One that
+ * has to stop early is sent KILL, and its END awaited. The end of its input is the end of all that it runs.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +16,7 @@
 #include "backends/modal/private.h"
 #include "backends/native/image.h"
 #include "backends/once.h"
+#include "backends/pace.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
@@ -19,6 +24,9 @@
 #define END_PATIENCE_NS (5 * NSEC_PER_SEC / 2) /* from KILL to END */
 #define READ_OUT_NS (1 * NSEC_PER_SEC)         /* for what a process said that takes no input any more */
 #define READ_BYTES (16 * KIB)
+/* Letters that go with the start. Modal's clients allow a command 64 KiB of arguments, and say nothing of
+ * variables. */
+#define EARLY_MAX (24 * KIB)
 
 #define SPOOL_FOLDER "/.sandbox/command-output"
 #define PUT_S 30 /* for our program, where it isn't any more */
@@ -38,7 +46,11 @@ struct call {
     uint64_t sent;
     struct once once;
     bool cut, moved; /* likewise */
-    bool begun, asked, over;
+    bool repeated;   /* after our program was put back */
+    bool tried;      /* it may have begun */
+    bool begun;      /* it has */
+    bool asked;      /* our program there has all of the command, once it has begun */
+    bool over;
     bool refused; /* Modal started nothing */
 };
 
@@ -95,34 +107,48 @@ static void leave(struct call *c)
     modal_keep_used(i);
 }
 
-/* What all commands of a computer have, beneath what each is given. */
-static char **environment(const struct modal_instance *i)
+/* What all commands of a computer have, beneath what each is given; and what is for our program alone. */
+static char **environment(const struct modal_instance *i, const char *early)
 {
     const size_t own = i->env ? strv_len(i->env) : 0;
-    char **all = xcalloc(own + 3, sizeof(*all));
+    char **all = xcalloc(own + 4, sizeof(*all));
     all[0] = xstrdup("LANG=C.UTF-8");
     all[1] = xasprintf("HOSTNAME=%s", i->id);
     for (size_t n = 0; n < own; n++)
         all[n + 2] = xstrdup(i->env[n]);
+    if (early)
+        all[own + 2] = xasprintf(SERVE_EARLY "=%s", early);
     return all;
 }
 
-static int start(struct call *c, const struct wait *wait, struct error *err)
+static int take_output(struct call *c, struct modal_output *output, struct error *err)
 {
-    const char *const argv[] = {c->i->backend->guest, SERVE_COMMAND, NULL};
-    _cleanup_(cleanup_strv_free) char **env = environment(c->i);
-    modal_uuid(c->exec_id);
-    if (modal_router_start(c->router, c->exec_id, argv, NULL, env, 0, wait, err) < 0)
-        return -1;
-    c->begun = true;
-    struct modal_output *output = modal_output_open(c->router, c->exec_id, 1, wait, err);
-    if (!output)
-        return -1;
     pthread_mutex_lock(&c->i->lock);
     c->output = output;
     const bool cut = c->cut;
     pthread_mutex_unlock(&c->i->lock);
     return cut ? error_set(err, ERR_GONE, "it was ended") : 0;
+}
+
+/* early: NULL, or what it is to run. */
+static int start(struct call *c, const char *early, const struct wait *wait, struct error *err)
+{
+    const char *const argv[] = {c->i->backend->guest, SERVE_COMMAND, SERVE_FIRST, NULL};
+    _cleanup_(cleanup_strv_free) char **env = environment(c->i, early);
+    struct modal_output *output = NULL;
+    struct error why = ERROR_INIT;
+    modal_uuid(c->exec_id);
+    c->tried = true;
+    c->asked = early != NULL;
+    if (modal_router_start(c->router, c->exec_id, argv, NULL, env, 0, &output, wait, &why) < 0) {
+        c->refused = why.code == ERR_NOT_FOUND || why.code == ERR_INVALID;
+        c->tried = why.code == ERR_UNAVAILABLE || wait_was_over(&why);
+        return error_set(err, why.code, "%s", why.msg);
+    }
+    c->begun = true;
+    if (!output)
+        output = modal_output_open(c->router, c->exec_id, 1, wait, err);
+    return output ? take_output(c, output, err) : -1;
 }
 
 static int send_input(struct call *c, const void *bytes, size_t n, const struct wait *wait, struct error *err)
@@ -133,11 +159,20 @@ static int send_input(struct call *c, const void *bytes, size_t n, const struct 
     return 0;
 }
 
-static int send_command(struct call *c, const char *shell, struct error *err)
+static int begin(struct call *c, const char *shell, struct error *err)
 {
+    const struct wait bounded = wait_at_most(&c->request->wait, clock_now() + START_TIMEOUT_NS);
+    struct error why = ERROR_INIT;
     _cleanup_(buf_done) struct buf frames = BUF_INIT(ONCE_INPUT_MAX);
-    if (once_append(&frames, SPOOL_FOLDER, c->request, shell, err) < 0 ||
-        send_input(c, frames.data, frames.len, &c->request->wait, err) < 0)
+    if (once_append(&frames, SPOOL_FOLDER, c->request, shell, err) < 0)
+        return -1;
+    _cleanup_(cleanup_free) char *early = c->repeated ? NULL : once_early(&frames, EARLY_MAX);
+    if (start(c, early, &bounded, &why) < 0) {
+        if (why.code == ERR_TIMEOUT && wait_check(&c->request->wait, NULL) == 0)
+            why.code = ERR_UNAVAILABLE;
+        return error_set(err, why.code, "%s", why.msg);
+    }
+    if (!c->asked && send_input(c, frames.data, frames.len, &c->request->wait, err) < 0)
         return -1;
     c->asked = true;
     return 0;
@@ -187,35 +222,53 @@ static int await_end(struct call *c, const struct wait *wait, struct error *err)
     return 0;
 }
 
-/* Input that nobody took, since the process had ended: its output tells. */
-static int send_and_await(struct call *c, const char *shell, struct error *err)
+/* So that its connection can serve the next call. The guest is ending. */
+static void read_out(struct call *c)
 {
-    struct error why = ERROR_INIT;
-    if (send_command(c, shell, &why) == 0)
-        return await_end(c, &c->request->wait, err);
-    if (!wait_was_over(&why))
-        (void)!await_end(c, &(struct wait){.deadline = clock_now() + READ_OUT_NS}, NULL);
-    return c->once.answer.ended ? 0 : error_set(err, why.code, "%s", why.msg);
+    char rest[READ_BYTES];
+    const struct wait brief = {.deadline = clock_now() + READ_OUT_NS, .cancel = c->request->wait.cancel};
+    while (modal_output_read(c->output, rest, sizeof(rest), &brief, NULL) > 0)
+        continue;
 }
 
 static int run(void *call, const char *shell, struct error *err)
 {
     struct call *c = call;
-    const struct wait bounded = wait_at_most(&c->request->wait, clock_now() + START_TIMEOUT_NS);
     struct error why = ERROR_INIT;
-    if (start(c, &bounded, &why) == 0)
-        return send_and_await(c, shell, err);
-    c->refused = !c->begun && (why.code == ERR_NOT_FOUND || why.code == ERR_INVALID);
-    if (why.code == ERR_TIMEOUT && wait_check(&c->request->wait, NULL) == 0)
-        why.code = ERR_UNAVAILABLE;
-    return error_set(err, why.code, "%s", why.msg);
+    if (begin(c, shell, &why) == 0) {
+        if (await_end(c, &c->request->wait, err) < 0)
+            return -1;
+        read_out(c);
+        return 0;
+    }
+    /* Input that nobody took, since the process had ended: its output tells. */
+    if (c->output && !wait_was_over(&why))
+        (void)!await_end(c, &(struct wait){.deadline = clock_now() + READ_OUT_NS}, NULL);
+    return c->once.answer.ended ? 0 : error_set(err, why.code, "%s", why.msg);
 }
 
-static void terminate(struct call *c)
+/* Its input ends, and with it whatever it has begun. */
+static int terminate(struct call *c, const struct wait *wait, struct error *err)
+{
+    return modal_router_write(c->router, c->exec_id, c->sent, "", 0, true, wait, err);
+}
+
+static void terminate_soon(struct call *c)
 {
     const struct wait bounded = {.deadline = clock_now() + END_PATIENCE_NS};
-    if (c->begun && !c->over && !c->once.answer.ended)
-        (void)!modal_router_write(c->router, c->exec_id, c->sent, "", 0, true, &bounded, NULL);
+    if (c->tried && !c->over && !c->once.answer.ended)
+        (void)!terminate(c, &bounded, NULL);
+}
+
+/* One whose start wasn't answered, and that may begin yet. True: it has begun, and has ended. */
+static bool end_unseen(struct call *c, const struct wait *wait)
+{
+    struct error why = ERROR_INIT;
+    int code;
+    while (terminate(c, wait, &why) < 0)
+        if (why.code != ERR_NOT_FOUND || !pace_pause(wait, pace_delay(0)))
+            return false;
+    return modal_router_wait(c->router, c->exec_id, wait, &code, NULL) == 0;
 }
 
 /* The call is over before its command. NULL: nothing of that is left. */
@@ -223,10 +276,12 @@ static char *stop(void *call)
 {
     struct call *c = call;
     const struct wait bounded = {.deadline = clock_now() + END_PATIENCE_NS};
-    if (!c->asked || c->over || c->once.answer.ended) {
-        terminate(c);
+    if (!c->asked || !c->tried || c->over || c->once.answer.ended) {
+        terminate_soon(c);
         return NULL;
     }
+    if (!c->output)
+        return end_unseen(c, &bounded) ? NULL : once_unknown("sandbox");
     if (send_input(c, &once_kill, sizeof(once_kill), &bounded, NULL) == 0 &&
         await_end(c, &bounded, NULL) == 0)
         return NULL;
@@ -242,7 +297,7 @@ static int broken(void *call, const struct error *why, struct error *err)
     pthread_mutex_unlock(&c->i->lock);
     if (ended)
         return error_set(err, ERR_GONE, "it was ended");
-    terminate(c);
+    terminate_soon(c);
     if (moved)
         return error_set(err, ERR_UNAVAILABLE,
                          "the lifetime of its sandbox at Modal (--sandbox-timeout, %u s) is over, and the "
@@ -266,7 +321,7 @@ static int put_program(struct call *c, struct error *err)
     struct error why = ERROR_INIT;
     int code = -1;
     modal_uuid(id);
-    if (modal_router_start(c->router, id, argv, NULL, NULL, PUT_S, &bounded, &why) == 0 &&
+    if (modal_router_start(c->router, id, argv, NULL, NULL, PUT_S, NULL, &bounded, &why) == 0 &&
         modal_router_write(c->router, id, 0, guest_image, guest_image_size, true, &bounded, &why) == 0 &&
         end_of(c, id, &bounded, &code, &words, &why) == 0 && code == 0)
         return 0;
@@ -279,7 +334,7 @@ static int put_program(struct call *c, struct error *err)
 static int run_once(struct modal_instance *i, const struct exec_request *request, const char *shell,
                     struct exec_result *ret, struct guest_exit *ret_exit, bool put_back, struct error *err)
 {
-    struct call c = {.i = i, .request = request};
+    struct call c = {.i = i, .request = request, .repeated = !put_back};
     once_init(&c.once, &i->shells, request->output_limit);
     int failed = enter(&c, err);
     if (failed == 0) {

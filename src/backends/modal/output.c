@@ -25,6 +25,7 @@ struct modal_output {
     bool ended;
     struct modal_retry retry;
     bool renewed;
+    bool early;               /* the stream may have come before the command's start */
     struct modal_route route; /* of the stream */
     struct cancel *cut;
     pthread_mutex_t lock; /* of the pointer to the stream, while others may cut it */
@@ -82,6 +83,15 @@ struct modal_output *modal_output_open(struct modal_router *r, const char *exec_
     return open_stream(o, wait, err) < 0 ? modal_output_close(o) : o;
 }
 
+struct modal_output *modal_output_open_early(struct modal_router *r, const char *exec_id,
+                                             const struct wait *wait)
+{
+    struct modal_output *o = modal_output_open(r, exec_id, 1, wait, NULL);
+    if (o)
+        o->early = true;
+    return o;
+}
+
 void modal_output_cut(struct modal_output *o)
 {
     cancel_fire(o->cut, ERR_GONE);
@@ -120,6 +130,10 @@ static int recover(struct modal_output *o, struct grpc_status *status, const str
                    const struct wait *wait, struct error *err)
 {
     struct modal_router *r = o->router;
+    const bool too_early = o->early && status->code == GRPC_NOT_FOUND;
+    o->early = false;
+    if (too_early)
+        return 0;
     if (status->code == GRPC_UNAUTHENTICATED && !o->renewed) {
         o->renewed = true;
         return modal_route_renew(r, &o->route, wait, err);
@@ -137,7 +151,7 @@ static int take_piece(struct modal_output *o, const struct buf *message, struct 
     o->at = 0;
     o->offset += o->piece->data.len;
     o->retry.failures = 0;
-    o->renewed = false;
+    o->renewed = o->early = false;
     pace_succeeded(o->router->pace);
     return 0;
 }

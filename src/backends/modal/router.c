@@ -31,9 +31,10 @@ static int settle_in(struct modal_router *r, const struct modal_sandbox *s, stru
                             "Modal's command router");
     char *authorization = xasprintf("Bearer %s", s->router_jwt);
     pthread_mutex_lock(&r->lock);
-    struct modal_route before = {r->channel, r->authorization};
+    struct modal_route before = {r->channel, r->authorization, r->generation};
     r->channel = channel;
     r->authorization = authorization;
+    r->generation++;
     pthread_mutex_unlock(&r->lock);
     modal_route_done(&before);
     return 0;
@@ -42,7 +43,7 @@ static int settle_in(struct modal_router *r, const struct modal_sandbox *s, stru
 void modal_route_of(struct modal_router *r, struct modal_route *ret)
 {
     pthread_mutex_lock(&r->lock);
-    *ret = (struct modal_route){grpc_channel_ref(r->channel), xstrdup(r->authorization)};
+    *ret = (struct modal_route){grpc_channel_ref(r->channel), xstrdup(r->authorization), r->generation};
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -76,14 +77,13 @@ int modal_route_renew(struct modal_router *r, const struct modal_route *refused,
     struct error why = ERROR_INIT;
     int failed = 0;
     pthread_mutex_lock(&r->lock);
-    while (failed == 0 && strcmp(r->authorization, refused->authorization) == 0) {
+    while (failed == 0 && r->generation == refused->generation) {
         const int joined = attempt_join(&r->renewing, &r->lock, wait, &why);
         if (joined == 0) {
             pthread_mutex_unlock(&r->lock);
             failed = reach_again(r, wait, &why);
             pthread_mutex_lock(&r->lock);
             attempt_end(&r->renewing, failed < 0 ? &why : NULL);
-            break; /* should Modal have given the same token again */
         }
         if (joined < 0)
             failed =
@@ -109,7 +109,7 @@ struct modal_router *modal_router_free(struct modal_router *r)
 {
     if (!r)
         return NULL;
-    modal_route_done(&(struct modal_route){r->channel, r->authorization});
+    modal_route_done(&(struct modal_route){r->channel, r->authorization, r->generation});
     pace_free(r->pace);
     pthread_mutex_destroy(&r->lock);
     free(r);
@@ -118,13 +118,22 @@ struct modal_router *modal_router_free(struct modal_router *r)
 
 /* --- calls --- */
 
-static int attempt(const struct modal_route *route, const char *name, const struct buf *message,
-                   int64_t limit_ns, const struct wait *wait, struct buf *ret, struct grpc_status *status,
-                   struct error *err)
+struct router_call {
+    const char *name;
+    const ProtobufCMessage *request;
+    const ProtobufCMessageDescriptor *answer;
+    int64_t limit_ns; /* of one attempt */
+    /* What goes out right behind the request, without waiting for its answer; NULL: nothing. */
+    void (*beside)(void *ctx, const struct wait *wait);
+    void *ctx;
+};
+
+static int attempt(const struct router_call *c, const struct modal_route *route, const struct buf *message,
+                   const struct wait *wait, struct buf *ret, struct grpc_status *status, struct error *err)
 {
-    _cleanup_(cleanup_free) char *path = xasprintf(MODAL_ROUTER "%s", name);
+    _cleanup_(cleanup_free) char *path = xasprintf(MODAL_ROUTER "%s", c->name);
     const int64_t now = clock_now();
-    const struct wait bounded = wait_at_most(wait, now + limit_ns);
+    const struct wait bounded = wait_at_most(wait, now + c->limit_ns);
     const struct http_header header = {"authorization", route->authorization};
     const struct grpc_request request = {.path = path,
                                          .headers = &header,
@@ -132,11 +141,18 @@ static int attempt(const struct modal_route *route, const char *name, const stru
                                          .message = message->data,
                                          .size = message->len,
                                          .timeout_ns = bounded.deadline - now};
-    return grpc_call(route->channel, &request, &bounded, ret, status, err);
+    if (!c->beside)
+        return grpc_call(route->channel, &request, &bounded, ret, status, err);
+    struct grpc_stream *s = grpc_open(route->channel, &request, &bounded, err);
+    if (s)
+        c->beside(c->ctx, &bounded);
+    const int failed = s ? grpc_finish(s, &bounded, ret, status, err) : -1;
+    grpc_close(s);
+    return failed;
 }
 
 /* 1: done; 0: once more; -1. */
-static int one_try(struct modal_router *r, const char *name, const struct buf *message, int64_t limit_ns,
+static int one_try(struct modal_router *r, const struct router_call *c, const struct buf *message,
                    const struct wait *wait, struct modal_retry *retry, bool *renewed, struct buf *ret,
                    struct error *err)
 {
@@ -146,7 +162,7 @@ static int one_try(struct modal_router *r, const char *name, const struct buf *m
     modal_route_of(r, &route);
     if (pace_take_turn(r->pace, wait, &why) < 0)
         return provider_too_late(&retry->why, &why, err);
-    if (attempt(&route, name, message, limit_ns, wait, ret, &status, &why) == 0) {
+    if (attempt(c, &route, message, wait, ret, &status, &why) == 0) {
         pace_succeeded(r->pace);
         return 1;
     }
@@ -162,37 +178,51 @@ static int one_try(struct modal_router *r, const char *name, const struct buf *m
 }
 
 /* The answer, for modal_free(). */
-static void *call(struct modal_router *r, const char *name, const ProtobufCMessage *request,
-                  const ProtobufCMessageDescriptor *answer, int64_t limit_ns, const struct wait *wait,
+static void *call(struct modal_router *r, const struct router_call *c, const struct wait *wait,
                   struct error *err)
 {
     struct modal_retry retry = {0};
     bool renewed = false;
     int done;
     _cleanup_(buf_done) struct buf message = BUF_INIT(GRPC_MESSAGE_MAX + 1), got = BUF_INIT(GRPC_MESSAGE_MAX);
-    if (modal_pack(request, &message, err) < 0)
+    if (modal_pack(c->request, &message, err) < 0)
         return NULL;
     do {
-        done = one_try(r, name, &message, limit_ns, wait, &retry, &renewed, &got, err);
+        done = one_try(r, c, &message, wait, &retry, &renewed, &got, err);
     } while (done == 0);
     if (message.data)
         explicit_bzero(message.data, message.len);
-    return done > 0 ? modal_unpack(answer, buf_str(&got), got.len, err) : NULL;
+    return done > 0 ? modal_unpack(c->answer, buf_str(&got), got.len, err) : NULL;
 }
 
 /* Of those that are answered with nothing. */
-static int tell(struct modal_router *r, const char *name, const ProtobufCMessage *request,
-                const struct wait *wait, struct error *err)
+static int tell(struct modal_router *r, struct router_call *c, const struct wait *wait, struct error *err)
 {
-    _cleanup_(cleanup_modal_free) Modal__Nothing *nothing =
-        call(r, name, request, &modal__nothing__descriptor, ANSWER_TIMEOUT_NS, wait, err);
+    c->answer = &modal__nothing__descriptor;
+    c->limit_ns = ANSWER_TIMEOUT_NS;
+    _cleanup_(cleanup_modal_free) Modal__Nothing *nothing = call(r, c, wait, err);
     return nothing ? 0 : -1;
 }
 
-int modal_router_start(struct modal_router *r, const char *exec_id, const char *const *argv,
-                       const char *workdir, char *const *env, uint32_t timeout_s, const struct wait *wait,
-                       struct error *err)
+struct beside {
+    struct modal_router *router;
+    const char *exec_id;
+    struct modal_output *output;
+};
+
+/* Once; where nothing would hold it up. Else it is opened later. */
+static void open_output(void *ctx, const struct wait *wait)
 {
+    struct beside *b = ctx;
+    if (!b->output && pace_is_free(b->router->pace))
+        b->output = modal_output_open_early(b->router, b->exec_id, wait);
+}
+
+int modal_router_start(struct modal_router *r, const char *exec_id, const char *const *argv,
+                       const char *workdir, char *const *env, uint32_t timeout_s,
+                       struct modal_output **ret_output, const struct wait *wait, struct error *err)
+{
+    struct beside beside = {.router = r, .exec_id = exec_id};
     _cleanup_(modal_pairs_free) struct modal_pairs pairs;
     Modal__ExecStart start = MODAL__EXEC_START__INIT;
     Modal__SecretSource source = MODAL__SECRET_SOURCE__INIT, *sources[] = {&source};
@@ -211,7 +241,13 @@ int modal_router_start(struct modal_router *r, const char *exec_id, const char *
     start.workdir = (char *)(uintptr_t)workdir;
     start.sources = sources;
     start.n_sources = pairs.count > 0;
-    return tell(r, "TaskExecStart", MODAL_MESSAGE(&start), wait, err);
+    struct router_call c = {.name = "TaskExecStart", .request = MODAL_MESSAGE(&start), .ctx = &beside};
+    if (ret_output)
+        c.beside = open_output;
+    const int failed = tell(r, &c, wait, err);
+    if (ret_output)
+        *ret_output = failed < 0 ? modal_output_close(beside.output) : beside.output;
+    return failed;
 }
 
 int modal_router_write(struct modal_router *r, const char *exec_id, uint64_t offset, const void *bytes,
@@ -225,7 +261,8 @@ int modal_router_write(struct modal_router *r, const char *exec_id, uint64_t off
         write.offset = offset + at;
         write.data = (ProtobufCBinaryData){piece, (uint8_t *)(uintptr_t)bytes + at};
         write.eof = eof && at + piece == n;
-        if (tell(r, "TaskExecStdinWrite", MODAL_MESSAGE(&write), wait, err) < 0)
+        struct router_call c = {.name = "TaskExecStdinWrite", .request = MODAL_MESSAGE(&write)};
+        if (tell(r, &c, wait, err) < 0)
             return -1;
         at += piece;
         if (n == 0)
@@ -241,13 +278,15 @@ int modal_router_wait(struct modal_router *r, const char *exec_id, const struct 
     Modal__Exec exec = MODAL__EXEC__INIT;
     exec.task = r->task;
     exec.exec = (char *)(uintptr_t)exec_id;
+    const struct router_call c = {.name = "TaskExecWait",
+                                  .request = MODAL_MESSAGE(&exec),
+                                  .answer = &modal__exec_end__descriptor,
+                                  .limit_ns = ANSWER_TIMEOUT_NS};
     for (;;) {
         struct error why = ERROR_INIT;
         const int64_t begun = clock_now();
         const struct wait bounded = wait_at_most(wait, begun + ANSWER_TIMEOUT_NS);
-        _cleanup_(cleanup_modal_free) Modal__ExecEnd *end =
-            call(r, "TaskExecWait", MODAL_MESSAGE(&exec), &modal__exec_end__descriptor, ANSWER_TIMEOUT_NS,
-                 &bounded, &why);
+        _cleanup_(cleanup_modal_free) Modal__ExecEnd *end = call(r, &c, &bounded, &why);
         if (end && end->how_case != MODAL__EXEC_END__HOW__NOT_SET) {
             *ret_code = end->how_case == MODAL__EXEC_END__HOW_CODE ? end->code : 128 + end->signal;
             return 0;
@@ -266,9 +305,11 @@ int modal_router_snapshot(struct modal_router *r, const char *key, const struct 
     snapshot.task = r->task;
     snapshot.key = (char *)(uintptr_t)key;
     snapshot.ttl_s = FOR_EVER;
-    _cleanup_(cleanup_modal_free) Modal__SnapshotMade *made =
-        call(r, "TaskSnapshotFilesystem", MODAL_MESSAGE(&snapshot), &modal__snapshot_made__descriptor,
-             SNAPSHOT_TIMEOUT_NS, wait, err);
+    const struct router_call c = {.name = "TaskSnapshotFilesystem",
+                                  .request = MODAL_MESSAGE(&snapshot),
+                                  .answer = &modal__snapshot_made__descriptor,
+                                  .limit_ns = SNAPSHOT_TIMEOUT_NS};
+    _cleanup_(cleanup_modal_free) Modal__SnapshotMade *made = call(r, &c, wait, err);
     if (!made)
         return error_prefix(err, "keep the files of the sandbox %s", r->id);
     if (!modal_is_id(made->image))

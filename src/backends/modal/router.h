@@ -18,10 +18,12 @@ struct modal_router *modal_router_new(struct modal_account *a, const struct moda
 struct modal_router *modal_router_free(struct modal_router *r);
 
 /* workdir: absolute, or NULL; env: NAME=VALUE, ended by NULL, or NULL; timeout_s: after which the router
- * kills it, 0: never. */
+ * kills it, 0: never. ret_output may be NULL; else its standard output is asked for at the same time, and
+ * *ret_output is NULL all the same where that couldn't be: then it is to be opened as ever. */
+struct modal_output;
 int modal_router_start(struct modal_router *r, const char *exec_id, const char *const *argv,
-                       const char *workdir, char *const *env, uint32_t timeout_s, const struct wait *wait,
-                       struct error *err);
+                       const char *workdir, char *const *env, uint32_t timeout_s,
+                       struct modal_output **ret_output, const struct wait *wait, struct error *err);
 /* offset: of the first of these bytes in the command's whole input; eof: there is no more after them. Takes
  * any amount, in pieces. Returns when the router has them. */
 int modal_router_write(struct modal_router *r, const char *exec_id, uint64_t offset, const void *bytes,
@@ -35,7 +37,6 @@ int modal_router_snapshot(struct modal_router *r, const char *key, const struct 
                           char ret_image_id[MODAL_ID_SIZE], struct error *err);
 
 /* The standard output (1) or error (2) of one command. One thread at a time reads. */
-struct modal_output;
 /* Sends its request, and waits for nothing but the connection (of the pool, or a new one, within `wait`). */
 struct modal_output *modal_output_open(struct modal_router *r, const char *exec_id, int fd,
                                        const struct wait *wait, struct error *err);

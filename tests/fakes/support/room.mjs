@@ -182,7 +182,8 @@ export class Room {
             input?.stream.destroy();
             this.#fifos.push(...[input, output, errors].filter(Boolean).map((pipe) => pipe.name));
         });
-        const [told] = await Promise.race([once(child.stdio[3], 'data'), once(child, 'exit').then(() => [''])]);
+        // What was told is read also where the command has ended before that.
+        const [told] = await Promise.race([once(child.stdio[3], 'data'), once(child.stdio[3], 'close').then(() => [''])]);
         child.stdio[3].destroy();
         inhabitant.pid = Number(told);
         if (!inhabitant.ended)

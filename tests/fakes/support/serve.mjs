@@ -205,6 +205,7 @@ export class Listener {
         }
         const numbered = (socket) => {
             socket.number ??= ++this.#connections;
+            socket.setNoDelay(true); // no provider holds back the rest of an answer until its head is acknowledged
             if (http2Only) socket.alpnProtocol ||= 'h2'; // a client that leaves it unsaid, as gRPC's may
         };
         this.server.prependListener(this.options.tls ? 'secureConnection' : 'connection', numbered);

@@ -19,6 +19,7 @@
 
 #define WAIT_MS 60000 /* for what must come; only a defect makes a test wait so long */
 #define ARGV_MAX 32
+#define ENV_MAX 8
 #define BODY_ROOM 65536
 
 static void refuse(const char *what)
@@ -213,20 +214,23 @@ void stream_await(struct stream *s, uint32_t id, const char *text)
 
 static pid_t spawn(const struct stream_options *o, int in, int out)
 {
-    char *argv[ARGV_MAX];
-    static char *const no_env[] = {NULL};
+    char *argv[ARGV_MAX], *env[ENV_MAX] = {NULL};
     unsigned n = 0;
+    for (unsigned i = 0; o->env && o->env[i]; i++)
+        env[i] = (char *)o->env[i];
     for (; o->prefix && o->prefix[n]; n++)
         argv[n] = (char *)o->prefix[n];
     argv[n++] = (char *)guest_file();
     argv[n++] = (char *)SERVE_COMMAND;
+    if (o->first)
+        argv[n++] = (char *)SERVE_FIRST;
     argv[n] = NULL;
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
     pid_t pid;
-    errno = posix_spawnp(&pid, argv[0], &actions, NULL, argv, o->env ? (char *const *)o->env : no_env);
+    errno = posix_spawnp(&pid, argv[0], &actions, NULL, argv, env);
     if (errno)
         harness_die(argv[0]);
     posix_spawn_file_actions_destroy(&actions);
@@ -250,6 +254,8 @@ struct stream stream_open(const struct stream_options *o)
     fcntl(s.out, F_SETFL, O_NONBLOCK);
     if (!(s.heard = calloc(STREAM_COMMANDS, sizeof(*s.heard))))
         harness_die("memory");
+    s.last_id = o->first ? 1 : 0;
+    s.heard[1].limit = o->first ? BODY_ROOM : 0;
     while (s.hello.magic == 0)
         stream_listen(&s);
     if (o->unconfigured)

@@ -17,6 +17,7 @@ struct stream_options {
     uint32_t flags, nofile, lease_s;
     const char *spool_dir; /* NULL: nowhere */
     bool unconfigured;     /* only HELLO is awaited */
+    bool first;            /* with SERVE_FIRST: `env` may have SERVE_EARLY, with a command of id 1 */
 };
 
 /* One command, as it is seen from here. */

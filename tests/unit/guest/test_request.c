@@ -189,6 +189,56 @@ static void test_descriptors_are_where_the_flags_say(void **state)
     assert_int_equal(fds.status, 2);
 }
 
+/* --- what comes with the start --- */
+
+static ssize_t early(const char *letters, char ret[64])
+{
+    memset(ret, 0, 64);
+    memcpy(ret, letters, strlen(letters));
+    return request_early(ret, strlen(letters));
+}
+
+static void test_what_comes_with_the_start_is_base64(void **state)
+{
+    static const struct {
+        const char *letters;
+        ssize_t size;
+        const char *bytes;
+    } cases[] = {
+        {"QQ==", 1, "A"},
+        {"QUI=", 2, "AB"},
+        {"QUJD", 3, "ABC"},
+        {"QUJDRA==", 4, "ABCD"},
+        {"+/+/", 3, "\xfb\xff\xbf"},
+        {"AAAA", 3, "\0\0"},
+        {"", -1},
+        {"Q", -1},
+        {"QQ", -1},
+        {"QQ=", -1},
+        {"====", -1},
+        {"Q===", -1},
+        {"=QQQ", -1},
+        {"Q=Q=", -1},
+        {"QUI=QUI=", -1},
+        {"QU-_", -1},
+        {"QUJ\n", -1},
+        {" QUJ", -1},
+        {"QUJ\x80", -1},
+        {"QUJDR", -1},
+    };
+    char text[64];
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(early(cases[i].letters, text), cases[i].size);
+        if (cases[i].size > 0)
+            assert_memory_equal(text, cases[i].bytes, (size_t)cases[i].size);
+    }
+    static char long_text[SERVE_EARLY_MAX + 4];
+    memset(long_text, 'A', sizeof(long_text));
+    assert_int_equal(request_early(long_text, SERVE_EARLY_MAX), SERVE_EARLY_MAX / 4 * 3);
+    memset(long_text, 'A', sizeof(long_text));
+    assert_int_equal(request_early(long_text, SERVE_EARLY_MAX + 4), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +251,7 @@ int main(void)
         cmocka_unit_test(test_a_name_must_be_in_order),
         cmocka_unit_test(test_a_change_of_owners_must_be_in_order),
         cmocka_unit_test(test_descriptors_are_where_the_flags_say),
+        cmocka_unit_test(test_what_comes_with_the_start_is_base64),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
