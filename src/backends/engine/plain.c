@@ -232,11 +232,11 @@ static int move_bytes(struct plain *p, const struct wait *wait, size_t budget, s
 }
 
 /* 1: it still runs; 0: it has ended, with ret; -1. */
-static int ask(struct plain *p, struct ending *ret, struct error *err)
+static int ask(const struct plain *p, const struct wait *wait, struct ending *ret, struct error *err)
 {
     _cleanup_(cleanup_json_decref) json_t *info = NULL;
     _cleanup_(cleanup_free) char *path = xasprintf("/exec/%s/json", p->exec);
-    if (engine_call(p->i->engine, "GET", path, NULL, &p->request->wait, &info, err) < 0)
+    if (engine_call(p->i->engine, "GET", path, NULL, wait, &info, err) < 0)
         return -1;
     if (json_is_true(json_object_get(info, "Running")))
         return 1;
@@ -274,7 +274,7 @@ static int pump(struct plain *p, struct ending *ret, struct error *err)
         struct wait pause = wait_at_most(wait, clock_now() + interval);
         if (move_bytes(p, &pause, SIZE_MAX, err) < 0 || check(p, err) < 0)
             return -1;
-        running = ask(p, ret, err);
+        running = ask(p, wait, ret, err);
         if (p->open || running <= 0)
             continue;
         interval = was_open ? ASK_FIRST_NS : interval;
@@ -308,6 +308,21 @@ static bool kill_marked(const struct plain *p)
                 pump(&killer, &ending, &why) == 0 && ending.code == 0;
     plain_done(&killer);
     return done;
+}
+
+/* An engine that is still starting it has nobody with the mark yet, and says that it runs. False: it may go
+ * on. */
+static bool kill_command(const struct plain *p)
+{
+    const struct wait patience = {.deadline = clock_now() + KILL_TIMEOUT_NS};
+    struct ending ignored;
+    int running;
+    do {
+        if (!kill_marked(p))
+            return false;
+        running = ask(p, &patience, &ignored, NULL);
+    } while (running > 0 && wait_pause(&patience, ASK_FIRST_NS, NULL) == 0);
+    return running <= 0;
 }
 
 /* --- one command --- */
@@ -365,7 +380,7 @@ static int fail(struct plain *p, const struct error *why, struct exec_result *re
 {
     const bool stopped = wait_was_over(why);
     output_finish(p->output, ret);
-    if (p->exec[0] && (stopped || why->code == ERR_UNSUPPORTED) && !kill_marked(p))
+    if (p->exec[0] && (stopped || why->code == ERR_UNSUPPORTED) && !kill_command(p))
         ret->note =
             xasprintf("the command may still run: nothing in this computer could end it (%s)", p->i->way_why);
     if (stopped || why->code == ERR_UNSUPPORTED || why->code == ERR_INVALID || why->code == ERR_GONE)

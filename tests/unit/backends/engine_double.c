@@ -65,7 +65,8 @@ static const struct engine_answer *choose(struct engine_double *d, const char *h
     (void)!buf_printf(&d->seen, " %s\n", body);
     for (int i = 0; !answer && d->answers[i].request; i++) {
         const struct engine_answer *a = &d->answers[i];
-        if (strncmp(head, a->request, strlen(a->request)) == 0 && (a->uses == 0 || d->used[i]++ < a->uses))
+        if (strncmp(head, a->request, strlen(a->request)) == 0 &&
+            (!a->after || strstr(buf_str(&d->seen), a->after)) && (a->uses == 0 || d->used[i]++ < a->uses))
             answer = a;
     }
     pthread_mutex_unlock(&d->lock);

@@ -17,6 +17,8 @@ struct engine_answer {
     size_t body_size;    /* 0: of the string */
     bool holds;          /* 101: the end comes when the client hangs up */
     int uses;            /* after so many requests the next row of the same request is it; 0: all */
+    const char
+        *after; /* the next row is it until something was asked that holds this; NULL: from the beginning */
 };
 
 struct engine_double {

@@ -252,20 +252,28 @@ static void test_without_bash_it_is_sh(void **state)
 
 static void test_a_deadline_kills_by_a_mark(void **state)
 {
+    static const char runs[] = "{\"Running\":true}", done[] = "{\"Running\":false,\"ExitCode\":0,\"Pid\":9}";
     static const struct {
-        const char *ended; /* the shell that looks for the mark; the last one never does */
+        const char *killer; /* the shell that looks for the mark */
+        const char *last;   /* with the start of which the command is one that ends; or it never does */
         bool noted;
-    } cases[] = {{"{\"Running\":false,\"ExitCode\":0,\"Pid\":9}", false},
-                 {"{\"Running\":false,\"ExitCode\":1,\"Pid\":9}", true},
-                 {"{\"Running\":true}", true}};
+    } cases[] = {{done, "/exec/e2/start", false},
+                 {done, "/exec/e3/start", false}, /* the engine was still at its start */
+                 {done, "never", true},
+                 {"{\"Running\":false,\"ExitCode\":1,\"Pid\":9}", "/exec/e2/start", true},
+                 {runs, "/exec/e2/start", true}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct engine_answer answers[] = {
-            MADE,
+            {.request = MAKE, .status = 201, .body = "{\"Id\":\"e1\"}", .uses = 1},
             {.request = START, .status = 101, .body = "\1\0\0\0\0\0\0\3out", .body_size = 11, .holds = true},
-            {.request = ASK, .status = 200, .body = "{\"Running\":true}"},
-            {.request = MAKE, .status = 201, .body = "{\"Id\":\"e2\"}"},
+            {.request = ASK, .status = 200, .body = done, .after = cases[i].last},
+            {.request = ASK, .status = 200, .body = runs},
+            {.request = MAKE, .status = 201, .body = "{\"Id\":\"e2\"}", .uses = 1},
             {.request = "POST /v1.41/exec/e2/start", .status = 101},
-            {.request = "GET /v1.41/exec/e2/json", .status = 200, .body = cases[i].ended},
+            {.request = "GET /v1.41/exec/e2/json", .status = 200, .body = cases[i].killer},
+            {.request = MAKE, .status = 201, .body = "{\"Id\":\"e3\"}"},
+            {.request = "POST /v1.41/exec/e3/start", .status = 101},
+            {.request = "GET /v1.41/exec/e3/json", .status = 200, .body = done},
             {0},
         };
         struct world w;
