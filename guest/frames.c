@@ -18,6 +18,7 @@
 static struct {
     char *bytes; /* NULL: closed */
     size_t start, used;
+    bool urgent;
 } queue;
 
 static struct {
@@ -166,6 +167,7 @@ bool frames_put(uint32_t type, uint32_t id, const void *head, size_t head_size, 
         return true;
     if (QUEUE_SIZE - queue.used < sizeof(frame) + frame.size)
         return false;
+    queue.urgent |= type != SERVE_HELLO && type != SERVE_READY;
     append(&frame, sizeof(frame));
     append(head, head_size);
     append(bytes, n);
@@ -175,6 +177,11 @@ bool frames_put(uint32_t type, uint32_t id, const void *head, size_t head_size, 
 bool frames_pending(void)
 {
     return queue.used > 0;
+}
+
+bool frames_urgent(void)
+{
+    return queue.urgent;
 }
 
 int frames_flush(void)

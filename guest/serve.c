@@ -35,6 +35,9 @@
 #define FILES_MAX 1024
 #define CLOSING_NS (5 * NS_PER_S)
 #define END_STEP_MS 50
+/* For so long what a quick command says goes out with HELLO and READY, which nobody waits for: each message
+ * costs whoever carries it. */
+#define HOLD_NS (20 * NS_PER_MS)
 #define SIGNAL_HALT 37 /* what images with systemd are stopped by: its SIGRTMIN+3 */
 
 /* Those that engines stop a container with, as its image or its user says. An ordinary process is ended by
@@ -49,6 +52,7 @@ static struct {
     struct serve_config config;
     struct rlimit nofile; /* as we were given it */
     int64_t lease_until, closing_until;
+    int64_t hold_until; /* 0: nothing is held back */
 } serve = {.config = {.flags = SERVE_DIES}, .lease_until = INT64_MAX, .closing_until = INT64_MAX};
 
 /* --- the end --- */
@@ -178,6 +182,11 @@ static void read_signals(void)
     }
 }
 
+static bool is_held(int64_t now)
+{
+    return now < serve.hold_until && !frames_urgent();
+}
+
 static int poll_timeout(int64_t now)
 {
     if (is_listening() && frames_ahead())
@@ -186,6 +195,7 @@ static int poll_timeout(int64_t now)
     due = serve.lease_until < due ? serve.lease_until : due;
     due = serve.closing_until < due ? serve.closing_until : due;
     due = clear_due() < due ? clear_due() : due;
+    due = is_held(now) && serve.hold_until < due ? serve.hold_until : due;
     if (due == INT64_MAX)
         return -1;
     int64_t ms = (due - now + NS_PER_MS - 1) / NS_PER_MS;
@@ -214,11 +224,11 @@ static void turn(void)
 {
     enum { SIGNALS, REPORTS, IN, OUT, COMMANDS };
     static struct pollfd polled[COMMANDS + COMMANDS_POLLED];
-    const bool open = !serve.closing;
+    const bool open = !serve.closing, writing = frames_pending() && !is_held(sys_clock_ns());
     polled[SIGNALS] = (struct pollfd){.fd = FD_SIGNALS, .events = POLLIN};
     polled[REPORTS] = (struct pollfd){.fd = commands_reports(), .events = POLLIN};
     polled[IN] = (struct pollfd){.fd = is_listening() ? FD_FRAMES_IN : -1, .events = POLLIN};
-    polled[OUT] = (struct pollfd){.fd = open ? FD_FRAMES_OUT : -1, .events = frames_pending() ? POLLOUT : 0};
+    polled[OUT] = (struct pollfd){.fd = open ? FD_FRAMES_OUT : -1, .events = writing ? POLLOUT : 0};
     unsigned count = COMMANDS + commands_poll(polled + COMMANDS);
     if (poll(polled, count, poll_timeout(sys_clock_ns())) < 0)
         return;
@@ -232,7 +242,8 @@ static void turn(void)
     if (!serve.closing && (polled[IN].revents || frames_ahead()))
         read_frames(now);
     clear_go_on(now);
-    if (!serve.closing && (frames_flush() < 0 || polled[OUT].revents & (POLLERR | POLLHUP)))
+    if (!serve.closing &&
+        ((!is_held(now) && frames_flush() < 0) || polled[OUT].revents & (POLLERR | POLLHUP)))
         close_stream();
     check_once();
     check_clock(now);
@@ -295,7 +306,9 @@ int serve_run(bool more, bool first)
     if (set_up(more, first) < 0)
         return 1;
     frames_put(SERVE_HELLO, 0, &hello, sizeof(hello), NULL, 0);
-    if (!frames_ahead() && frames_flush() < 0) /* else together with READY */
+    if (frames_ahead())
+        serve.hold_until = sys_clock_ns() + HOLD_NS;
+    else if (frames_flush() < 0)
         return 1;
     for (;;)
         turn();

@@ -31,18 +31,23 @@ function frame(flags, value) {
     return Buffer.concat([head, text]);
 }
 
-// A stream of messages to a client.
+// A stream of messages to a client. Its head goes with the first of them, as with the original.
 class Stream {
     constructor(reply) {
         this.reply = reply;
-        reply.head(200, { 'content-type': 'application/connect+json' });
+    }
+
+    #begin() {
+        this.reply.head(200, { 'content-type': 'application/connect+json' });
     }
 
     send(message) {
+        this.#begin();
         return this.reply.write(frame(0, message));
     }
 
     end(error) {
+        this.#begin();
         this.reply.end(frame(2, error ? { error: { code: error.code, message: error.message } } : {}));
     }
 }

@@ -112,6 +112,17 @@ static void test_nobody_can_read_it_in_proc(void **state)
     assert_int_equal(stream_close(&s), 0);
 }
 
+/* Though nothing comes of the command with which it could go. */
+static void test_the_guest_says_who_it_is_all_the_same(void **state)
+{
+    tell("exec sleep 1000", 0);
+    struct stream s = start(letters_of(early.size));
+    assert_int_equal(s.hello.version, SERVE_VERSION);
+    stream_send(&s, SERVE_KILL, 1, NULL, 0);
+    assert_int_equal(stream_wait(&s, 1)->end.killed, 1);
+    assert_int_equal(stream_close(&s), 0);
+}
+
 static void test_the_rest_comes_over_the_stream(void **state)
 {
     tell("echo whole", 0);
@@ -176,6 +187,7 @@ int main(void)
         cmocka_unit_test(test_nothing_more_has_to_be_said),
         cmocka_unit_test(test_as_much_as_may_be),
         cmocka_unit_test(test_nobody_can_read_it_in_proc),
+        cmocka_unit_test(test_the_guest_says_who_it_is_all_the_same),
         cmocka_unit_test(test_the_rest_comes_over_the_stream),
         cmocka_unit_test(test_without_it_all_comes_over_the_stream),
         cmocka_unit_test(test_what_makes_no_sense_is_not_run),
