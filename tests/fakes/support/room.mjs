@@ -235,9 +235,9 @@ export class Room {
     }
 
     // Ends every process but the first. One that is killed is there until it is its turn to run: its program is waited for. Not for
-    // those that come later: the first begins another `sleep` at once.
+    // those that come later: the first begins another `sleep` at once. A pattern that nothing matches stays, and is to match nothing then.
     endAll() {
-        this.signalAll('KILL', 'set -- /proc/[2-9]* /proc/1?*', 'for one; do while [ $one != /proc/$$ ] && [ -e $one/exe ]; do :; done; done');
+        this.signalAll('KILL', 'set -- /proc/[2-9]* /proc/1?*', 'for one; do while [ "$one" != /proc/$$ ] && [ -e "$one/exe" ]; do :; done; done');
         for (const { child } of this.#children) child.kill('SIGCONT');
     }
 
