@@ -22,7 +22,7 @@ static void answer(uint32_t id, int sys)
 {
     const struct serve_end end = {
         .exit = {.id = id, .stage = sys ? GUEST_STAGE_REQUEST : GUEST_STAGE_RAN, .sys = sys}};
-    frames_put(SERVE_END, id, &end, sizeof(end), NULL, 0);
+    frames_put_end(id, &end);
 }
 
 void clear_begin(uint32_t id, bool first_process)

@@ -97,7 +97,7 @@ static void command_done(struct command *c)
 static void refuse(uint32_t id, uint32_t stage, int sys)
 {
     const struct serve_end end = {.exit = {.id = id, .stage = stage, .sys = sys}};
-    frames_put(SERVE_END, id, &end, sizeof(end), NULL, 0);
+    frames_put_end(id, &end);
 }
 
 /* Takes the frame's body. */
@@ -353,7 +353,7 @@ static bool send_end(struct command *c)
     uint64_t kills = oom_kills();
     end.oom_kills = kills > c->oom_before ? (uint32_t)(kills - c->oom_before) : 0;
     capture_tell(&c->capture, &end);
-    return frames_put(SERVE_END, c->id, &end, sizeof(end), NULL, 0);
+    return frames_put_end(c->id, &end);
 }
 
 static void go_on(struct command *c, const struct pollfd polled[3], int64_t now)

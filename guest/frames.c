@@ -174,6 +174,14 @@ bool frames_put(uint32_t type, uint32_t id, const void *head, size_t head_size, 
     return true;
 }
 
+bool frames_put_end(uint32_t id, const struct serve_end *end)
+{
+    size_t size = sizeof(*end);
+    while (size > SERVE_END_LEAST && ((const char *)end)[size - 1] == 0)
+        size--;
+    return frames_put(SERVE_END, id, end, size, NULL, 0);
+}
+
 bool frames_pending(void)
 {
     return queue.used > 0;

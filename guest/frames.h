@@ -39,6 +39,7 @@ size_t frames_room(void);
 bool frames_can_answer(void);
 /* Two pieces of one body. False: there is no room. */
 bool frames_put(uint32_t type, uint32_t id, const void *head, size_t head_size, const void *bytes, size_t n);
+bool frames_put_end(uint32_t id, const struct serve_end *end); /* likewise */
 bool frames_pending(void);
 /* Something was put that somebody waits for: more than HELLO and READY. */
 bool frames_urgent(void);

@@ -1,6 +1,7 @@
 /* The checks of requests: see request.h. */
 #include "guest/request.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/base64_groups.h"
@@ -149,7 +150,7 @@ bool request_frame_ok(const struct serve_frame *frame)
         bool known, of_command;
         uint32_t least, most;
     } types[] = {
-        [SERVE_CONFIG] = {true, false, sizeof(struct serve_config), sizeof(struct serve_config)},
+        [SERVE_CONFIG] = {true, false, offsetof(struct serve_config, spool_dir), sizeof(struct serve_config)},
         [SERVE_RUN] = {true, true, sizeof(struct serve_run), SERVE_RUN_MAX},
         [SERVE_KILL] = {true, true, 0, 0},
         [SERVE_PING] = {true, false, 0, 0},

@@ -107,9 +107,13 @@ static void set_up_firewall(struct serve_ready *ready)
 static int configure(const struct frame *frame)
 {
     struct serve_ready ready = {.firewall = SERVE_FIREWALL_NONE};
-    if (serve.configured || !frame->body || !request_config_ok(frame->body))
+    struct serve_config config = {0};
+    if (serve.configured || !frame->body)
         return -1;
-    memcpy(&serve.config, frame->body, sizeof(serve.config));
+    memcpy(&config, frame->body, frame->head.size);
+    if (!request_config_ok(&config))
+        return -1;
+    serve.config = config;
     serve.configured = true;
     commands_set_up(&serve.config, &serve.nofile);
     set_up_firewall(&ready);

@@ -68,7 +68,8 @@ struct serve_config {
     uint32_t nofile;  /* RLIMIT_NOFILE of commands; 0: as it is */
     uint32_t lease_s; /* 0: none. Without a word from the server for so long, a dying one ends itself */
     uint32_t reserved;
-    char spool_dir[GUEST_PATH_MAX]; /* where output that isn't kept goes; "": nowhere */
+    char spool_dir[GUEST_PATH_MAX]; /* where output that isn't kept goes; "": nowhere. May be sent without
+                                     * what is behind its NUL */
 };
 /* The end of the stream, or of the lease, is the end of the container (as its first process), or of all that
  * was started here. Without it commands are ended, but background processes and the first process live on. */
@@ -111,6 +112,7 @@ struct serve_output {
     uint32_t part;   /* 0 head, 1 tail */
 };
 
+/* Sent without the zeros at its end, of which it mostly consists. */
 struct serve_end {
     struct guest_exit exit; /* as in wire.h; its id is the frame's */
     uint16_t killed;        /* by KILL, so that nothing of it is left */
@@ -120,4 +122,5 @@ struct serve_end {
     uint64_t spooled[2];    /* bytes in spool_path; 0: there is none */
     char spool_path[2][GUEST_PATH_MAX / 2];
 };
+#define SERVE_END_LEAST 16U /* bytes that are sent in any case */
 _Static_assert(sizeof(struct serve_end) + sizeof(struct serve_frame) < SERVE_FRAME_MAX, "fits");

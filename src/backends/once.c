@@ -1,6 +1,7 @@
 /* See once.h. What comes is from a stranger, as in serve.h. */
 #include "backends/once.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,9 +38,10 @@ int once_append(struct buf *out, const char *spool_dir, const struct exec_reques
                 struct error *err)
 {
     struct serve_config config = {.flags = SERVE_ONCE, .lease_s = lease_of(request)};
-    const struct serve_frame frame = {.size = sizeof(config), .type = SERVE_CONFIG};
     snprintf(config.spool_dir, sizeof(config.spool_dir), "%s", spool_dir);
-    if (buf_append(out, &frame, sizeof(frame)) < 0 || buf_append(out, &config, sizeof(config)) < 0)
+    const size_t size = offsetof(struct serve_config, spool_dir) + strlen(config.spool_dir) + 1;
+    const struct serve_frame frame = {.size = (uint32_t)size, .type = SERVE_CONFIG};
+    if (buf_append(out, &frame, sizeof(frame)) < 0 || buf_append(out, &config, size) < 0)
         return error_set(err, ERR_LIMIT, "out of memory");
     return serve_append_run(out, SERVE_ONCE_ID, request, shell, err);
 }

@@ -66,9 +66,9 @@ void serve_answer_output(struct serve_answer *a, const void *body, size_t size)
 
 bool serve_answer_end(struct serve_answer *a, const void *body, size_t size)
 {
-    if (size != sizeof(a->end))
+    if (size < SERVE_END_LEAST || size > sizeof(a->end))
         return false;
-    memcpy(&a->end, body, sizeof(a->end));
+    memcpy(&a->end, body, size);
     a->ended = true;
     return true;
 }

@@ -42,8 +42,12 @@ static void check_body(const struct serve_frame *frame, const uint8_t *data)
     memcpy(body, data, frame->size);
     if (frame->type == SERVE_RUN)
         check_run(body, frame->size);
-    if (frame->type == SERVE_CONFIG && request_config_ok((const void *)body))
-        assert(strlen(((const struct serve_config *)(const void *)body)->spool_dir) < GUEST_PATH_MAX);
+    struct serve_config config = {0};
+    if (frame->type == SERVE_CONFIG) {
+        assert(frame->size <= sizeof(config));
+        memcpy(&config, body, frame->size);
+    }
+    assert(!request_config_ok(&config) || strlen(config.spool_dir) < GUEST_PATH_MAX);
     free(body);
 }
 

@@ -67,8 +67,8 @@ static void hear(struct stream *s, const struct serve_frame *head, const char *b
         s->pongs++;
     else if (head->type == SERVE_OUTPUT && h)
         hear_output(h, body, head->size);
-    else if (head->type == SERVE_END && h && !h->ended)
-        copy_exactly(&h->end, sizeof(h->end), body, head->size);
+    else if (head->type == SERVE_END && h && !h->ended && head->size <= sizeof(h->end))
+        memcpy(&h->end, body, head->size);
     else
         refuse("frame that is out of place");
     if (head->type == SERVE_END)
