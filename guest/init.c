@@ -99,8 +99,8 @@ static int leave_keyring(struct guest_error *err)
 }
 
 /* The first packet of the channel, with the v1 groups to join. The kernel asks who opened their files, so
- * that it may still be done when we aren't the host's root any more. ret_disk: -1 without one. */
-static int await_begin(int *ret_disk, struct guest_error *err)
+ * that it may still be done when we aren't the host's root any more. Sets init.disk, -1 without one. */
+static int await_begin(struct guest_begin *ret, struct guest_error *err)
 {
     struct packet *packet = &init.packet;
     const struct guest_begin *begin = (const void *)packet->bytes;
@@ -114,8 +114,9 @@ static int await_begin(int *ret_disk, struct guest_error *err)
     for (unsigned i = disks; i < packet->fd_count; i++)
         if (write(packet->fds[i], "0", 1) < 0)
             return report(err, "join group");
-    *ret_disk = disks ? packet_take_fd(packet, 0) : -1;
+    init.disk = disks ? packet_take_fd(packet, 0) : -1;
     packet_close_fds(packet);
+    *ret = *begin;
     FAULT_POINT("init.begun");
     return 0;
 }
@@ -168,25 +169,25 @@ static int replace_standard_descriptors(struct guest_error *err)
 
 /* Processes of each of the computer's users, memory of each process: weaker than what a control group counts.
  */
-static int limit_resources(const struct guest_create *create, struct guest_error *err)
+static int limit_resources(const struct guest_begin *begin, struct guest_error *err)
 {
-    const struct rlimit processes = {create->nproc, create->nproc};
+    const struct rlimit processes = {begin->nproc, begin->nproc};
     struct rlimit data;
-    if (create->nproc && setrlimit(RLIMIT_NPROC, &processes) < 0)
+    if (begin->nproc && setrlimit(RLIMIT_NPROC, &processes) < 0)
         return report(err, "limit processes");
-    if (!create->data_bytes || getrlimit(RLIMIT_DATA, &data) < 0)
+    if (!begin->data_bytes || getrlimit(RLIMIT_DATA, &data) < 0)
         return 0;
-    data.rlim_max = data.rlim_max < create->data_bytes ? data.rlim_max : create->data_bytes;
+    data.rlim_max = data.rlim_max < begin->data_bytes ? data.rlim_max : begin->data_bytes;
     data.rlim_cur = data.rlim_max;
     return setrlimit(RLIMIT_DATA, &data) < 0 ? report(err, "limit memory") : 0;
 }
 
 /* The computer's ids, its folder, its tree; and its groups, which are the root of those that it sees. */
-static int move_in(const struct init_start *start, struct guest_error *err)
+static int move_in(const struct init_start *start, struct guest_begin *ret, struct guest_error *err)
 {
     char go;
     const bool ahead = start->create->flags & GUEST_AHEAD;
-    if (!ahead && await_begin(&init.disk, err) < 0)
+    if (!ahead && await_begin(ret, err) < 0)
         return -1;
     const int disk = init.disk;
     _cleanup_fd_ int folder = disk < 0 ? open_folder(start->create->folder, err) : -1;
@@ -209,7 +210,7 @@ static int move_in(const struct init_start *start, struct guest_error *err)
         const struct guest_ready half = {.type = GUEST_READY};
         packet_send(FD_CHANNEL, &half, sizeof(half), -1, 0);
     }
-    if (ahead && await_begin(&init.disk, err) < 0)
+    if (ahead && await_begin(ret, err) < 0)
         return -1;
     return unshare(CLONE_NEWCGROUP) < 0 ? report(err, "unshare groups") : 0;
 }
@@ -225,11 +226,12 @@ static int shut_in(uint32_t root_flags, struct guest_error *err)
 
 static int set_up(const struct init_start *start, struct guest_error *err)
 {
+    struct guest_begin begin;
     init.is_weak = start->root_flags & GUEST_WEAK;
     if (leave_keyring(err) < 0 || take_descriptors(start, err) < 0)
         return -1;
     FAULT_POINT("init.born");
-    if (move_in(start, err) < 0)
+    if (move_in(start, &begin, err) < 0)
         return -1;
     if (replace_standard_descriptors(err) < 0)
         return -1;
@@ -237,7 +239,7 @@ static int set_up(const struct init_start *start, struct guest_error *err)
     if (init.use_reapers && (init.reports = reaper_make_reports(FD_SYNC)) < 0)
         return report(err, "make report socket");
     if (privileges_limit(start->create->nofile, start->create->file_bytes, &init.nofile, err) < 0 ||
-        limit_resources(start->create, err) < 0)
+        limit_resources(&begin, err) < 0)
         return -1;
     return shut_in(start->root_flags, err);
 }

@@ -95,8 +95,6 @@ struct guest_create {
      */
     uint32_t id_base, id_count;
     uint32_t nofile;             /* RLIMIT_NOFILE */
-    uint32_t nproc;              /* RLIMIT_NPROC, where no control group counts processes; 0: none */
-    uint64_t data_bytes;         /* RLIMIT_DATA, where no control group counts memory; 0: none */
     uint64_t shm_bytes;          /* size of /dev/shm */
     uint64_t file_bytes;         /* RLIMIT_FSIZE of its commands; 0: none */
     char hostname[65];           /* "": it gets one by GUEST_NAME, once */
@@ -154,6 +152,8 @@ struct guest_reply {
 struct guest_begin {
     uint32_t type;
     uint32_t flags;
+    uint32_t nproc;      /* RLIMIT_NPROC, where no control group counts processes; 0: none */
+    uint64_t data_bytes; /* RLIMIT_DATA, where no control group counts memory; 0: none */
 };
 #define GUEST_BEGIN_DISK (1U << 0)
 

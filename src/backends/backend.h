@@ -191,7 +191,8 @@ struct instance_stat {
 
 struct backend_ops {
     const char *name;
-    int create_seconds; /* that making one may take; 0: CREATE_SECONDS */
+    unsigned late_options; /* of enum computer_option: see begin */
+    int create_seconds;    /* that making one may take; 0: CREATE_SECONDS */
     /* remove and detach mostly wait for somebody elsewhere: so many are best begun at once, each on a thread
      * of its own. 0: they are this machine's own work */
     int ends_at_once;
@@ -239,6 +240,12 @@ struct backend_ops {
                 struct error *err);
     /* Whether somebody else holds up all of its processes at the moment. NULL: nobody can. */
     bool (*paused)(struct instance *i, const struct wait *wait);
+    /* Somebody wants a computer that prepare or create made for a spec without an id: it gets what it is to
+     * have of its own (NULL: nothing), only of late_options, and begins with what takes it time, beside the
+     * caller. From then on record tells of that. give_id comes next; nobody has used it. ERR_UNSUPPORTED: it
+     * is too late for that; after any failure the computer is to be removed. NULL: there is nothing to begin,
+     * and no late_options. */
+    int (*begin)(struct instance *i, const struct computer_options *options, struct error *err);
     /* Gives a computer that create made for a spec without an id ("") the id of this one: it is then as if it
      * had been made for it. While no exec runs. `move` brings its folder to spec->folder, or fails and leaves
      * it where it is; it is called once at most. NULL: computers of this backend need their id from birth.

@@ -36,11 +36,13 @@ struct computers *computers_free(struct computers *c);
  * be removed keeps its record, for the next run. */
 int computers_reap(struct computers *c);
 
-/* Makes ahead what the next computer needs, if the last one has used it up: to be called when nobody waits,
+/* Makes ahead what the next computers need, if the last ones have used it up: to be called when nobody waits,
  * after a reply. Returns at once if there is nothing to do. The end of the last session removes it. */
 void computers_prepare(struct computers *c);
-/* Is there anything to do? */
-bool computers_want_preparation(struct computers *c);
+/* Is there anything to do? Later: the next computer has all that it needs, so this may wait a moment, for
+ * calls that are close behind. */
+enum preparing { PREPARE_NONE, PREPARE_LATER, PREPARE_NOW };
+enum preparing computers_want_preparation(struct computers *c);
 
 struct computer_session *computer_session_new(struct computers *c, const char *principal);
 /* For a principal's calls that belong to no session; one per principal. There is no default computer: without

@@ -309,12 +309,12 @@ static int make(struct computer *c, const struct making *how, const struct owner
         return error_set(err, ERR_UNSUPPORTED,
                          "the backend '%s' cannot keep computers: use temporary=true, or leave it out",
                          b->ops->name);
-    if (how->options) { /* what was made ahead has none of its own */
+    if (!spares_may_have(c->computers, how->options)) {
         struct folder none = FOLDER_NONE;
         return make_new(c, &none, how, self, wait, err);
     }
     struct spare spare = spares_take(c->computers, c->principal);
-    int r = spare.record.key[0] ? spare_use(c, &spare, how->terms, self) : -1;
+    int r = spare.record.key[0] ? spare_use(c, &spare, how, self) : -1;
     return r < 0 || (r == 0 && !c->instance) ? make_new(c, &spare.folder, how, self, wait, err) : r;
 }
 

@@ -93,6 +93,7 @@ struct spare {
     struct instance *instance;
 };
 #define SPARES_MAX 16
+#define SPARES_BEGUN 2 /* where none is made whole: who makes a computer often makes another at once */
 
 /* The thread that looks after terms: see terms.c. */
 struct caretaker {
@@ -254,8 +255,9 @@ int computer_attach(struct computer *c, const struct owner *self, const struct w
 struct spare spares_take(struct computers *c, const char *principal);
 /* Makes the computer of one that has a record: its folder, and its instance, if it is a whole one. 1:
  * somebody took the id meanwhile; -1: the spare was no good. It is used up in any case. */
-int spare_use(struct computer *c, struct spare *spare, const struct computer_terms *terms,
-              const struct owner *self);
+int spare_use(struct computer *c, struct spare *spare, const struct making *how, const struct owner *self);
+/* Whether a computer with these options may be made of what was made ahead. */
+bool spares_may_have(const struct computers *c, const struct computer_options *options);
 /* Removes what was made ahead, unless a session is open that may need it. */
 void spares_drop(struct computers *c);
 

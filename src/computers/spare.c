@@ -1,7 +1,7 @@
 /* What is made ahead, while nobody waits: whole computers without an id, if the backend can name them later;
- * else one folder, with what the backend can make ahead, which may be a computer that isn't complete. A spare
- * looks like a computer that is being born: a locked folder under a name that nobody knows, but with a record
- * if there is more than the folder, so that a reaper finds all of it when its server was killed. */
+ * else a folder or two, with what the backend can make ahead, which may be a computer that isn't complete. A
+ * spare looks like a computer that is being born: a locked folder under a name that nobody knows, but with a
+ * record if there is more than the folder, so that a reaper finds all of it when its server was killed. */
 #include "computers/registry.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ static bool makes_whole(const struct computers *c)
 
 static int wanted(const struct computers *c)
 {
-    return makes_whole(c) ? c->pool : 1;
+    return makes_whole(c) ? c->pool : c->backend->ops->prepare ? SPARES_BEGUN : 1;
 }
 
 static int remove_made(const struct computers *c, struct spare *s)
@@ -119,10 +119,11 @@ static bool is_wanted_locked(const struct computers *c, const char *principal)
     return c->sessions_open > 0 && strcmp(principal, c->spares_for) == 0;
 }
 
-bool computers_want_preparation(struct computers *c)
+enum preparing computers_want_preparation(struct computers *c)
 {
     pthread_mutex_lock(&c->lock);
-    bool wants = is_needed_locked(c);
+    const bool may_wait = c->spare_count > 0 && !makes_whole(c);
+    const enum preparing wants = !is_needed_locked(c) ? PREPARE_NONE : may_wait ? PREPARE_LATER : PREPARE_NOW;
     pthread_mutex_unlock(&c->lock);
     return wants;
 }
@@ -195,6 +196,13 @@ struct spare spares_take(struct computers *c, const char *principal)
     return taken;
 }
 
+/* What is but a folder has nothing yet that could be otherwise. */
+bool spares_may_have(const struct computers *c, const struct computer_options *options)
+{
+    const struct backend_ops *ops = c->backend->ops;
+    return !options || (!makes_whole(c) && !ops->prepare) || !(options->given & ~ops->late_options);
+}
+
 struct move {
     const char *dir;
     const struct record *record;
@@ -225,22 +233,34 @@ static int become(struct computer *c, struct spare *spare, struct error *err)
     return store_sync(computers->dir, r, err);
 }
 
-int spare_use(struct computer *c, struct spare *spare, const struct computer_terms *terms,
-              const struct owner *self)
+/* What it has of its own it has before the record tells so. */
+static int fill_record(struct computer *c, const struct spare *spare, const struct making *how,
+                       const struct owner *self, struct error *err)
 {
     struct record *r = &c->record;
-    struct error why = ERROR_INIT;
+    struct backend *b = c->computers->backend;
     record_begin(c->computers, c->principal, c->id, c->temporary, self, r);
-    r->terms = terms_copy(terms, &c->computers->terms);
+    r->options = options_copy(how->options);
+    r->terms = terms_copy(how->terms, &c->computers->terms);
     memcpy(r->key, spare->record.key, sizeof(r->key));
     r->ready = spare->instance != NULL;
+    const struct computer_spec spec = spec_of_record(r, NULL);
+    if (r->ready && b->ops->begin && b->ops->begin(spare->instance, spec.options, err) < 0)
+        return -1;
+    FAULT_POINT("give-id.begun");
     if (r->ready && (!r->temporary || r->terms.idle_s > 0))
         record_look(r, spare->instance, true);
     if (!r->ready)
-        r->data = json_incref(spare->record.data);
+        r->data = b->ops->plan(b, &spec);
     else if (!r->temporary)
-        r->data = spare->instance->ops->record(spare->instance);
-    if (become(c, spare, &why) < 0) {
+        r->data = b->ops->record(spare->instance);
+    return 0;
+}
+
+int spare_use(struct computer *c, struct spare *spare, const struct making *how, const struct owner *self)
+{
+    struct error why = ERROR_INIT;
+    if (fill_record(c, spare, how, self, &why) < 0 || become(c, spare, &why) < 0) {
         log_debug("computer %s/%s: one made ahead is no good: %s", c->principal, c->id, why.msg);
         drop(c->computers, spare);
         return why.code == ERR_EXISTS ? 1 : -1;

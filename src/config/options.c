@@ -185,7 +185,7 @@ const struct option_row option_rows[] = {
     {.name = "warm-pool", .type = OPTION_INTEGER, .group = GROUP_LOCAL, MEMBER(warm_pool), .def = "4",
      .min = 0, .max = 16, .arg = "N",
      .help = "How many native computers to have ready for who asks next, once there was a first one; fewer "
-             "where memory is short. 0: none, but one is begun."},
+             "where memory is short. 0: none, but two are begun."},
     {.name = "disk", .type = OPTION_SIZE, .group = GROUP_LOCAL, MEMBER(disk),
      .min = LIMIT_COMPUTER_DISK_MIN, .max = LIMIT_COMPUTER_DISK_MAX, .arg = "SIZE", .def_told = "no limit",
      .help = "What a new native computer may write to its disk, with a file for each 8 KiB of it. Enforced where "

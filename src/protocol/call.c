@@ -15,6 +15,8 @@
 #include "protocol/exchange.h"
 #include "tools/result.h"
 
+#define LATER_MS 10
+
 struct call {
     struct list link; /* in session->calls */
     struct origin from;
@@ -156,16 +158,33 @@ static void no_preparation(struct pool_job *job, const struct error *err)
     free(CONTAINER_OF(job, struct preparation, job));
 }
 
-/* Once the reply is on its way: what is made ahead is to take no time from it. */
-static void prepare_next(const struct protocol_options *o)
+static void prepare_now(const struct protocol_options *o)
 {
-    if (!computers_want_preparation(o->computers))
-        return;
     struct preparation *p = xcalloc(1, sizeof(*p));
     p->computers = o->computers;
     p->job = (struct pool_job){.run = prepare, .refused = no_preparation, .deadline = DEADLINE_NONE};
     if (pool_submit(o->pool, &p->job, NULL) < 0)
         free(p);
+}
+
+void call_prepare_later(void *arg)
+{
+    struct protocol *p = arg;
+    p->prepares_later = false;
+    if (!list_empty(&p->sessions) && computers_want_preparation(p->options.computers) != PREPARE_NONE)
+        prepare_now(&p->options);
+}
+
+/* Once the reply is on its way: what is made ahead is to take no time from it, nor, if it can wait, from the
+ * next call, when that is right behind it. */
+static void prepare_next(struct protocol *p)
+{
+    const enum preparing wanted = computers_want_preparation(p->options.computers);
+    if (wanted == PREPARE_NOW)
+        prepare_now(&p->options);
+    else if (wanted == PREPARE_LATER && !p->prepares_later)
+        loop_timer_start(p->later, LATER_MS, 0);
+    p->prepares_later |= wanted == PREPARE_LATER;
 }
 
 static void report(const struct call *c, size_t reply_bytes)
@@ -200,7 +219,7 @@ static void done(void *arg)
     if (from.session->closing)
         session_closing_step(from.session);
     else
-        prepare_next(&from.session->protocol->options);
+        prepare_next(from.session->protocol);
 }
 
 /* Clients reset their timeouts by it, and people see that something goes on. */

@@ -40,6 +40,7 @@ struct protocol *protocol_new(const struct protocol_options *options)
     p->server_info = make_server_info(options);
     list_init(&p->sessions);
     intakes_init(p);
+    p->later = loop_timer_new(p->options.loop, call_prepare_later, p);
     return p;
 }
 
@@ -54,6 +55,7 @@ struct protocol *protocol_free(struct protocol *p)
         session_free(s);
     }
     intakes_free_all(p);
+    loop_timer_free(p->later);
     free(p->server_info);
     free(p);
     return NULL;

@@ -31,6 +31,8 @@ struct protocol {
     struct list intakes_parsing, intakes_waiting;
     char *server_info; /* JSON text: {"name":...,"title":...,"version":...} */
     bool first_reply_told;
+    bool prepares_later;
+    struct loop_timer *later; /* see call_prepare_later() */
 };
 
 struct session {
@@ -121,6 +123,7 @@ const char *require_param(const struct request *r, const char *name, struct rpc_
 /* call.c */
 enum answer serve_tools_call(struct request *r, struct rpc_error *error);
 void call_cancel(struct session *s, const struct message *notification);
+void call_prepare_later(void *protocol); /* a timer's: makes ahead what may wait */
 /* Nobody wants its reply any more. */
 void call_stop(struct call *c);
 struct span call_id(const struct call *c);

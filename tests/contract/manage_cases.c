@@ -108,9 +108,32 @@ static void a_look_tells_what_there_is(struct contract *t)
     computer_remove(&c);
 }
 
+static int stay(void *ctx, struct error *err)
+{
+    return 0;
+}
+
+/* What was made ahead, and knew nothing of them. */
+static void create_of_prepared(struct contract_computer *c)
+{
+    struct backend *b = c->t->backend;
+    struct computer_spec ahead = c->spec;
+    struct error err = ERROR_INIT;
+    ahead.id = "";
+    ahead.options = NULL;
+    if (b->ops->prepare(b, &ahead, &c->instance, &err) < 0)
+        fail_msg("prepare: %s", err.msg);
+    c->spec.prepared = true;
+    if (!c->instance)
+        computer_create(c);
+    else if (b->ops->begin(c->instance, c->spec.options, &err) < 0 ||
+             b->ops->give_id(c->instance, &c->spec, stay, NULL, &err) < 0)
+        fail_msg("begin, give_id: %s", err.msg);
+}
+
 /* Of the limits, that the computer says the same; of the environment, that commands have it, and their own
  * wins. */
-static void options_of_its_own(struct contract *t)
+static void options_are_kept(struct contract *t, bool ahead)
 {
     static const char *const environment[] = {"OWN=of the computer", "BOTH=of the computer", NULL};
     static const char *const extra[] = {"BOTH=of the command", NULL};
@@ -124,11 +147,15 @@ static void options_of_its_own(struct contract *t)
     const struct wait wait = for_long();
     struct contract_computer c;
     struct instance_stat s;
-    if (!options.given)
+    if (!options.given ||
+        (ahead && (!t->backend->ops->prepare || options.given & ~t->backend->ops->late_options)))
         skip();
     computer_begin(t, &c, false);
     c.spec.options = &options;
-    computer_create(&c);
+    if (ahead)
+        create_of_prepared(&c);
+    else
+        computer_create(&c);
     for (int again = 0; again < 2; again++) {
         assert_int_equal(c.instance->ops->stat(c.instance, false, &wait, &s, NULL), 0);
         if (can & COMPUTER_MEMORY)
@@ -144,6 +171,16 @@ static void options_of_its_own(struct contract *t)
         assert_true(restart(&c));
     }
     computer_remove(&c);
+}
+
+static void options_of_its_own(struct contract *t)
+{
+    options_are_kept(t, false);
+}
+
+static void options_of_one_made_ahead(struct contract *t)
+{
+    options_are_kept(t, true);
 }
 
 /* --- replacing --- */
@@ -407,6 +444,7 @@ const struct contract_case MANAGE_CASES[] = {
     {"what was killed can be restarted", what_was_killed_can_be_restarted, BACKEND_PERSISTENT},
     {"a look tells what there is", a_look_tells_what_there_is, 0},
     {"options of its own", options_of_its_own, BACKEND_PERSISTENT},
+    {"options of one made ahead", options_of_one_made_ahead, BACKEND_PERSISTENT},
     {"a replacement takes over", a_replacement_takes_over, BACKEND_PERSISTENT},
     {"each operation in each state", each_operation_in_each_state, BACKEND_PERSISTENT | BACKEND_GUEST},
     {NULL, NULL, 0},

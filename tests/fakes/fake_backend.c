@@ -402,11 +402,13 @@ static void fake_describe(const struct backend *b, struct backend_description *r
 }
 
 /* What it was given; else as for all. */
-static void note_options(const struct computer_options *o, struct instance_stat *ret)
+static void note_options(const struct computer_options *o, struct fake_instance *i)
 {
     static const struct computer_options NONE = {0};
+    struct instance_stat *ret = &i->stat;
     o = o ? o : &NONE;
     *ret = (struct instance_stat){.disk_bytes = -1};
+    snprintf(ret->provider_id, sizeof(ret->provider_id), "fake-%s", i->key);
     snprintf(ret->image, sizeof(ret->image), "%s", o->given & COMPUTER_IMAGE ? o->image : "fake:1");
     ret->cpus_limit = o->given & COMPUTER_CPUS ? o->cpus : 0;
     ret->memory_limit = o->given & COMPUTER_MEMORY ? o->memory_bytes : 0;
@@ -423,8 +425,7 @@ static struct instance *instance_new(struct fake *f, const struct computer_spec 
     i->id = xstrdup(spec->id);
     i->home = path_join(spec->folder, "home");
     snprintf(i->key, sizeof(i->key), "%s", spec->key);
-    note_options(spec->options, &i->stat);
-    snprintf(i->stat.provider_id, sizeof(i->stat.provider_id), "fake-%s", spec->key);
+    note_options(spec->options, i);
     i->death = cancel_new();
     pthread_mutex_lock(&f->lock);
     list_append(&f->instances, &i->node);
@@ -472,6 +473,15 @@ static int fake_create(struct backend *b, const struct computer_spec *spec, cons
         return -1;
     *ret = instance_new(f, spec, &f->counts.created);
     return 0;
+}
+
+static int fake_begin(struct instance *instance, const struct computer_options *options, struct error *err)
+{
+    struct fake_instance *i = instance_of(instance);
+    if (i->id[0] || (options && (options->given & ~i->fake->ops.late_options)))
+        abort(); /* the contract */
+    note_options(options, i);
+    return i->fake->hooks.begin ? i->fake->hooks.begin(i->fake->hooks.ctx, options, err) : 0;
 }
 
 static int fake_give_id(struct instance *instance, const struct computer_spec *spec,
@@ -691,6 +701,7 @@ static const struct backend_ops FAKE_OPS = {
     .describe = fake_describe,
     .prepare = fake_prepare,
     .create = fake_create,
+    .begin = fake_begin,
     .give_id = fake_give_id,
     .options = fake_options,
     .restart = fake_restart,
@@ -728,6 +739,7 @@ struct backend *fake_backend_new(unsigned capabilities, const struct fake_hooks 
         f->ops.restart = NULL;
         f->ops.take_over = NULL;
     }
+    f->ops.late_options = f->hooks.late_options;
     f->ops.ends_at_once = f->hooks.ends_at_once;
     f->ops.list = f->hooks.list ? f->ops.list : NULL;
     f->ops.find = f->hooks.find ? f->ops.find : NULL;

@@ -35,6 +35,8 @@ struct fake_hooks {
     bool never_restarts; /* they can't be, or replaced */
     int ends_at_once;    /* as of the ops */
     unsigned options;    /* of enum computer_option: what a computer may have of its own. It is only told */
+    unsigned late_options;
+    int (*begin)(void *ctx, const struct computer_options *options, struct error *err);
 };
 
 struct fake_counts {

@@ -122,9 +122,9 @@ int64_t computers_expire(struct computers *c)
     return INT64_MAX;
 }
 
-bool computers_want_preparation(struct computers *c)
+enum preparing computers_want_preparation(struct computers *c)
 {
-    return false;
+    return PREPARE_NONE;
 }
 
 void computers_prepare(struct computers *c)

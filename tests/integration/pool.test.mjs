@@ -137,8 +137,10 @@ test('two servers on one state directory have a pool each', needsRoot, async (t)
     assert.deepEqual(namedComputersIn(stateDir), ['three', 'two']);
 });
 
-// At most one process, which waits to be begun: none of a computer that is complete.
-test('--warm-pool 0 makes none, and begins one', needsRoot, async (t) => {
+const BEGUN = 2;
+
+// At most a process each, which waits to be begun: none of a computer that is complete.
+test('--warm-pool 0 makes none, and begins some', needsRoot, async (t) => {
     const server = await startServer(t, { args: ['--warm-pool', '0'] });
     const look = 'cat /proc/self/cgroup; cat /proc/self/uid_map; id -u; ls -A /root /tmp; pgrep -c .';
     const withoutIds = ({ stdout }) => stdout.replaceAll(/^( +\d+) +\d+ +/gm, '$1 - ').replace(/e\d+$/m, 'e');
@@ -154,43 +156,104 @@ test('--warm-pool 0 makes none, and begins one', needsRoot, async (t) => {
         return [true, false].every((kind) => seen.some(({ temporary, begun }) => begun && temporary === kind));
     });
     assert.equal(new Set(seen.map(({ range }) => range)).size, seen.length, 'user ids of their own');
-    const [unused] = await fullPool(server, 1);
-    const pid = await begunProcess(unused);
+    const unused = await fullPool(server, BEGUN);
+    const pids = await Promise.all(unused.map(begunProcess));
     assert.deepEqual(await server.stop(), { code: 0, signal: null });
-    assert.deepEqual(groupsOf(unused), []);
-    assert.ok(!fs.existsSync(`/proc/${pid}`));
+    assert.deepEqual(unused.flatMap((key) => groupsOf(key)), []);
+    assert.deepEqual(pids.filter((pid) => fs.existsSync(`/proc/${pid}`)), []);
 });
 
-test('SIGKILL of a server that has begun one: its process goes at once, the rest at the next start', needsRoot, async (t) => {
+test('SIGKILL of a server that has begun some: their processes go at once, the rest at the next start', needsRoot, async (t) => {
     const stateDir = temporaryFolder(t, 'state-');
     const first = await startServer(t, { stateDir, args: ['--warm-pool', '0'] });
     await first.run('true', { computer_id: 'only' });
-    const [ahead] = await fullPool(first, 1);
-    const pid = await begunProcess(ahead);
+    const ahead = await fullPool(first, BEGUN);
+    const pids = await Promise.all(ahead.map(begunProcess));
     await first.kill('SIGKILL');
-    await eventually('its process is gone', () => !fs.existsSync(`/proc/${pid}`));
+    await eventually('their processes are gone', () => pids.every((pid) => !fs.existsSync(`/proc/${pid}`)));
     await startServer(t, { stateDir });
     await eventually('all of it is cleared away', () => computersIn(stateDir).length === 0);
-    assert.deepEqual(groupsOf(ahead), []);
+    assert.deepEqual(ahead.flatMap((key) => groupsOf(key)), []);
 });
 
 test('one that was begun and has died is not used', needsRoot, async (t) => {
     const server = await startServer(t, { args: ['--warm-pool', '0'] });
     await server.run('true', { computer_id: 'only' });
-    const [ahead] = await fullPool(server, 1);
-    const pid = await begunProcess(ahead);
-    process.kill(pid, 'SIGKILL');
-    await eventually('it is gone', () => !fs.existsSync(`/proc/${pid}`));
-    assert.equal((await server.run('hostname', { computer_id: 'next' })).stdout, 'next\n');
-    assert.notEqual(keys(server.stateDir).get('next'), ahead);
-    assert.deepEqual(groupsOf(ahead), []);
+    const ahead = await fullPool(server, BEGUN);
+    const pids = await Promise.all(ahead.map(begunProcess));
+    pids.forEach((pid) => process.kill(pid, 'SIGKILL'));
+    await eventually('they are gone', () => pids.every((pid) => !fs.existsSync(`/proc/${pid}`)));
+    for (const id of ['next', 'next-but-one']) {
+        assert.equal((await server.run('hostname', { computer_id: id })).stdout, `${id}\n`);
+        assert.ok(!ahead.includes(keys(server.stateDir).get(id)));
+    }
+    await eventually('nothing of them is left', () => ahead.every((key) => groupsOf(key).length === 0));
 });
 
-test('who wants other limits gets no computer that was begun', needsRoot, async (t) => {
+// The one line of a file of a group of the computer, wherever the machine has it.
+const held = (key, ...files) => groupsOf(key).flatMap((group) => files.map((file) => path.join(group, file)))
+    .filter((file) => fs.existsSync(file)).map((file) => fs.readFileSync(file, 'utf8').trim());
+
+const MIB = 1024 * 1024;
+const OWN = { memory: '100m', pids: 40, cpu: 0.5, env: { OWN: 'mine' } };
+
+async function call(server, name, more) {
+    const { result } = await server.request('tools/call', { name, arguments: more });
+    assert.ok(!result.isError, JSON.stringify(result));
+    return result.structuredContent;
+}
+
+// What the kernel holds, and what those inside meet.
+async function assertOwn(server, id) {
+    const key = keys(server.stateDir).get(id);
+    assert.deepEqual(held(key, 'memory.max', 'memory.limit_in_bytes'), [`${100 * MIB}`]);
+    assert.deepEqual(held(key, 'pids.max').filter((text) => text !== 'max'), ['40']);
+    assert.deepEqual(held(key, 'cpu.max', 'cpu.cfs_quota_us').map((text) => parseInt(text)).filter((quota) => quota > 0), [50000]);
+    const hog = await server.run('head -c 300000000 /dev/zero | tail | wc -c', { computer_id: id });
+    assert.equal(hog.oom_killed, true, JSON.stringify(hog));
+    const modest = await server.run('head -c 30000000 /dev/zero | tail | wc -c; echo $OWN', { computer_id: id });
+    assert.equal(modest.stdout, '30000000\nmine\n');
+    const forks = 'i=0; while [ $i -lt 60 ]; do sleep 60 >/dev/null 2>&1 & i=$((i+1)); echo $i; done';
+    const bomb = await server.exec({ args: ['/bin/sh', '-c', forks], computer_id: id });
+    const begun = Number(bomb.value.stdout.trim().split('\n').at(-1));
+    assert.ok(begun > 20 && begun < 40, `${begun} of 60: ${bomb.value.stderr}`);
+}
+
+for (const pool of [0, 2])
+    test(`--warm-pool ${pool}: who wants other limits gets one that was made ahead, and these hold in it`, needsRoot, async (t) => {
+        const server = await startServer(t, { args: ['--warm-pool', `${pool}`, '--lifecycle-tools'] });
+        await server.run('true', { computer_id: 'only' });
+        for (const temporary of [true, false]) {
+            const id = temporary ? 'passing' : 'kept';
+            const ahead = await fullPool(server, pool || BEGUN);
+            await Promise.all(ahead.map(begunProcess));
+            await call(server, 'computer_create', { computer_id: id, temporary, ...OWN });
+            const record = JSON.parse(fs.readFileSync(path.join(server.stateDir, 'computers/local', id, 'record.json'), 'utf8'));
+            assert.ok(ahead.includes(record.key), 'it was made ahead');
+            const { limits } = (await call(server, 'computer_list', {})).computers.find((computer) => computer.computer_id === id);
+            assert.deepEqual(['memory', 'pids', 'cpu'].map((name) => [limits[name].value, limits[name].enforced]),
+                [100 * MIB, 40, 0.5].map((value) => [value, true]));
+            await assertOwn(server, id);
+            if (!temporary)
+                assert.equal(record.data.limits.memory.bytes, 100 * MIB, 'and it says so');
+        }
+        for (const tool of ['computer_restart', 'computer_factory_reset']) {
+            await call(server, tool, { computer_id: 'kept' });
+            await assertOwn(server, 'kept');
+        }
+        await call(server, 'computer_delete', { computer_id: 'kept' }); // what runs in it would live on
+        await fullPool(server, pool || BEGUN); // who wants none has what all have
+        await server.run('true', { computer_id: 'plain' });
+        assert.deepEqual(held(keys(server.stateDir).get('plain'), 'memory.max', 'memory.limit_in_bytes'), [`${512 * MIB}`]);
+    });
+
+test('what is known at birth only is made for it: those made ahead are left to others', needsRoot, async (t) => {
     const server = await startServer(t, { args: ['--warm-pool', '0', '--lifecycle-tools'] });
     await server.run('true', { computer_id: 'only' });
-    const [ahead] = await fullPool(server, 1);
-    const { result } = await server.request('tools/call', { name: 'computer_create', arguments: { computer_id: 'small', memory: '100m' } });
-    assert.ok(!result.isError, JSON.stringify(result));
-    assert.notEqual(keys(server.stateDir).get('small'), ahead);
+    const ahead = await fullPool(server, BEGUN);
+    const { result } = await server.request('tools/call', { name: 'computer_create', arguments: { computer_id: 'large', disk: '64m' } });
+    if (result.isError) // no images here
+        return;
+    assert.ok(!ahead.includes(keys(server.stateDir).get('large')));
+    assert.deepEqual((await fullPool(server, BEGUN)).toSorted(), ahead.toSorted());
 });

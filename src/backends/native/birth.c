@@ -40,7 +40,7 @@ const char *birth_folder(const struct native *n, const char *folder, struct erro
 }
 
 /* Where no group holds them. */
-static void fill_limits(const struct native_instance *i, struct guest_create *r)
+static void fill_limits(const struct native_instance *i, struct guest_begin *r)
 {
     const struct native *n = i->native;
     const struct cgroup_place *places = n->cgroups.places;
@@ -62,7 +62,6 @@ static int fill_request(const struct native_instance *i, struct guest_create *r,
     cgroup_name(i->key, r->group, sizeof(r->group));
     r->id_base = guest_id(i->native, i->id_base);
     r->id_count = i->native->ids.size;
-    fill_limits(i, r);
     r->nofile = NOFILE;
     r->shm_bytes = SHM_BYTES;
     r->file_bytes = i->disk.way == DISK_WATCHED ? (uint64_t)i->disk.limit.bytes : 0;
@@ -154,6 +153,7 @@ static int send_begin(struct native_instance *i, const struct wait *wait, struct
     }
     for (unsigned v1 = 0; v1 < birth->v1_count; v1++)
         fds[count++] = birth->v1_tasks[v1];
+    fill_limits(i, &begin);
     struct error unsent = ERROR_INIT;
     if (channel_send(i->channel, &begin, sizeof(begin), NULL, 0, fds, count, wait, &unsent) < 0 &&
         unsent.code != ERR_GONE) /* why init isn't there any more, the zygote or its last words tell */
@@ -180,8 +180,29 @@ static int check_limits(struct native_instance *i, struct error *err)
     return 0;
 }
 
+/* Such limits are given to init when it begins, and can't be changed any more. */
+static bool is_past_its_limits(const struct native_instance *i, const struct cgroup_values *values)
+{
+    const struct cgroup_place *places = i->native->cgroups.places;
+    return !i->is_blank && ((places[CGROUP_PIDS].weaker && values->pids != i->values.pids) ||
+                            (places[CGROUP_MEMORY].weaker && values->memory_bytes != i->values.memory_bytes));
+}
+
+int birth_change_limits(struct native_instance *i, const struct cgroup_values *values, struct error *err)
+{
+    const struct cgroups *groups = &i->native->cgroups;
+    if (is_past_its_limits(i, values))
+        return error_set(err, ERR_UNSUPPORTED, "the limits of a computer that runs can't be changed here");
+    if (cgroup_change(groups, i->key, &i->values, values, &i->birth, err) < 0)
+        return -1;
+    i->values = *values;
+    FAULT_POINT("begin.limits-set");
+    return i->is_blank ? 0 : check_limits(i, err); /* else it is done while init is at its work */
+}
+
 int birth_begin(struct native_instance *i, const struct wait *wait, struct error *err)
 {
+    i->is_begun = i->is_blank;
     i->is_blank = false;
     if (send_begin(i, wait, err) < 0)
         return -1;
@@ -200,6 +221,9 @@ static int await_word(struct native_instance *i, const struct wait *wait, struct
 
 int birth_await(struct native_instance *i, const struct wait *wait, struct error *err)
 {
+    if (!i->is_begun)
+        return 0;
+    i->is_begun = false;
     int failed = await_word(i, wait, err);
     cgroup_birth_done(&i->birth);
     return failed;

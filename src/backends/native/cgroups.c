@@ -195,13 +195,22 @@ static size_t list_settings(enum cgroup_limit limit, bool v1, const struct cgrou
     }
 }
 
+static int write_setting(const char *group, const struct setting *s)
+{
+    return write_file(group, s->file, s->text) == 0 || (s->optional && errno == ENOENT) ? 0 : -1;
+}
+
+/* Of the memory limits of v1 one may never be above the other: which is first depends on what they were. */
 static int write_settings(const char *group, const struct setting *settings, size_t n, struct error *err)
 {
-    for (size_t i = 0; i < n; i++) {
-        const struct setting *s = &settings[i];
-        if (write_file(group, s->file, s->text) < 0 && !(s->optional && errno == ENOENT))
-            return error_errno(err, ERR_UNAVAILABLE, errno, "set %s/%s to %s", group, s->file, s->text);
-    }
+    bool is_first_set = write_setting(group, &settings[0]) == 0;
+    if (!is_first_set && (errno != EINVAL || n == 1))
+        return error_errno(err, ERR_UNAVAILABLE, errno, "set %s/%s to %s", group, settings[0].file,
+                           settings[0].text);
+    for (size_t i = n; i-- > (is_first_set ? 1 : 0);)
+        if (write_setting(group, &settings[i]) < 0)
+            return error_errno(err, ERR_UNAVAILABLE, errno, "set %s/%s to %s", group, settings[i].file,
+                               settings[i].text);
     return 0;
 }
 
@@ -345,6 +354,29 @@ int cgroup_check(const struct cgroups *c, const char *key, const struct cgroup_v
         _cleanup_(cleanup_free) char *group = limit_group(c, (enum cgroup_limit)i, key);
         size_t n = list_settings((enum cgroup_limit)i, c->places[i].version == 1, values, settings);
         if (group && check_settings(group, settings, n, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static bool is_same(enum cgroup_limit limit, const struct cgroup_values *a, const struct cgroup_values *b)
+{
+    return limit == CGROUP_MEMORY ? a->memory_bytes == b->memory_bytes
+           : limit == CGROUP_PIDS ? a->pids == b->pids
+                                  : cpu_quota(a->cpus) == cpu_quota(b->cpus);
+}
+
+int cgroup_change(const struct cgroups *c, const char *key, const struct cgroup_values *from,
+                  const struct cgroup_values *values, struct cgroup_birth *birth, struct error *err)
+{
+    struct setting settings[SETTINGS_MAX];
+    for (enum cgroup_limit limit = 0; limit < CGROUP_LIMITS; limit++) {
+        _cleanup_(cleanup_free) char *group = limit_group(c, limit, key);
+        size_t n = list_settings(limit, c->places[limit].version == 1, values, settings);
+        if (!group || is_same(limit, from, values))
+            continue;
+        birth->is_unchecked = true;
+        if (write_settings(group, settings, n, err) < 0)
             return -1;
     }
     return 0;

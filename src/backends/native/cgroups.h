@@ -86,6 +86,9 @@ int cgroup_begin(const struct cgroups *c, const char *key, uint32_t id_base, str
                  struct error *err);
 int cgroup_limit(const struct cgroups *c, const char *key, const struct cgroup_values *values,
                  struct cgroup_birth *birth, struct error *err);
+/* In groups that are there, from other limits to these: before anything of the computer's own runs. */
+int cgroup_change(const struct cgroups *c, const char *key, const struct cgroup_values *from,
+                  const struct cgroup_values *values, struct cgroup_birth *birth, struct error *err);
 /* Reads the limits back if any was set, when there is time for it: before anything of the computer's own
  * runs.
  */

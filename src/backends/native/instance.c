@@ -31,9 +31,8 @@
 #define OWN_TIMEOUT_NS (120 * NSEC_PER_SEC)
 
 /* What all have, and what this one has of its own. */
-static struct cgroup_values values_of(const struct native *n, const struct computer_spec *spec)
+static struct cgroup_values values_of(const struct native *n, const struct computer_options *o)
 {
-    const struct computer_options *o = spec->options;
     struct cgroup_values v = n->limits;
     if (o && (o->given & COMPUTER_MEMORY))
         v.memory_bytes = o->memory_bytes;
@@ -69,7 +68,7 @@ struct native_instance *instance_new(struct native *n, struct zygote *zygote,
     snprintf(i->id, sizeof(i->id), "%s", spec->id);
     snprintf(i->key, sizeof(i->key), "%s", spec->key);
     i->folder = xstrdup(spec->folder);
-    i->values = values_of(n, spec);
+    i->values = values_of(n, spec->options);
     i->env = spec->options && spec->options->env ? strv_copy(spec->options->env) : NULL;
     i->id_base = id_base;
     i->pidfd = i->channel = i->oom = i->lock = -1;
@@ -208,14 +207,11 @@ static int lock(struct native_instance *i, const struct computer_spec *spec, con
     return -1;
 }
 
-/* The groups that were prepared have the limits of all. */
-static bool use_prepared(struct native *n, const struct computer_spec *spec)
+/* Groups that were prepared have the limits of all. */
+static bool use_limits(const struct computer_spec *spec)
 {
     const unsigned own = COMPUTER_MEMORY | COMPUTER_PIDS | COMPUTER_CPUS;
-    if (!spec->prepared || !spec->options || !(spec->options->given & own))
-        return spec->prepared;
-    cgroup_remove(&n->cgroups, spec->key, NULL, NULL);
-    return false;
+    return spec->prepared && !(spec->options && (spec->options->given & own));
 }
 
 /* What the image of one with a size of its own is made from: a cap that isn't enforced would be none. */
@@ -253,7 +249,7 @@ static int create_once(struct native *n, const struct computer_spec *spec, const
     }
     struct native_instance *i = instance_new(n, zygote, spec, id_base);
     i->disks = disks;
-    if (lock(i, spec, wait, err) < 0 || birth_make(i, true, use_prepared(n, spec), wait, err) < 0) {
+    if (lock(i, spec, wait, err) < 0 || birth_make(i, true, use_limits(spec), wait, err) < 0) {
         stop(i, NULL);
         instance_remove_files(n, spec->folder, id_base, NULL);
         instance_free(i);
@@ -337,7 +333,18 @@ int instance_prepare(struct backend *b, const struct computer_spec *spec, struct
 
 int instance_complete(struct native_instance *i, const struct wait *wait, struct error *err)
 {
-    return !i->is_blank ? 0 : birth_begin(i, wait, err) < 0 ? -1 : birth_await(i, wait, err);
+    return i->is_blank && birth_begin(i, wait, err) < 0 ? -1 : birth_await(i, wait, err);
+}
+
+int instance_begin(struct instance *instance, const struct computer_options *options, struct error *err)
+{
+    struct native_instance *i = instance_of(instance);
+    const struct wait wait = {.deadline = clock_now() + NAME_TIMEOUT_NS};
+    const struct cgroup_values values = values_of(i->native, options);
+    if (birth_change_limits(i, &values, err) < 0)
+        return -1;
+    i->env = options && options->env ? strv_copy(options->env) : NULL;
+    return i->is_blank ? birth_begin(i, &wait, err) : 0;
 }
 
 int instance_give_id(struct instance *instance, const struct computer_spec *spec,
@@ -346,8 +353,7 @@ int instance_give_id(struct instance *instance, const struct computer_spec *spec
     struct native_instance *i = instance_of(instance);
     const struct wait wait = {.deadline = clock_now() + NAME_TIMEOUT_NS};
     struct zygote_asker asker;
-    const bool blank = i->is_blank;
-    if (blank && birth_begin(i, &wait, err) < 0) /* what it does then it does beside us */
+    if (i->is_blank && birth_begin(i, &wait, err) < 0) /* what it does then it does beside us */
         return -1;
     if (!spec->temporary && keep_lock(i->folder, &wait, &i->lock, err) < 0)
         return -1;
@@ -361,7 +367,7 @@ int instance_give_id(struct instance *instance, const struct computer_spec *spec
     free(i->folder);
     i->folder = xstrdup(spec->folder);
     snprintf(i->id, sizeof(i->id), "%s", spec->id);
-    if (zygote_await_name(i->zygote, &asker, &wait, err) < 0 || (blank && birth_await(i, &wait, err) < 0))
+    if (zygote_await_name(i->zygote, &asker, &wait, err) < 0 || birth_await(i, &wait, err) < 0)
         return -1;
     return birth_keep(i, &wait, err);
 }
@@ -521,7 +527,7 @@ static json_t *plan(const struct native *n, const char *key, const struct cgroup
 json_t *instance_plan(const struct backend *b, const struct computer_spec *spec)
 {
     const struct native *n = (const struct native *)b;
-    const struct cgroup_values values = values_of(n, spec);
+    const struct cgroup_values values = values_of(n, spec->options);
     const struct disk disk = disk_of(n, spec);
     return plan(n, spec->key, &values, &disk);
 }

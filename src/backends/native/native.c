@@ -312,7 +312,7 @@ static unsigned native_options_of(const struct backend *b)
 {
     const struct native *n = native_of(b);
     const bool disk = n->may_have_images && (!n->prepared || !native_why_no_image(n));
-    return COMPUTER_CPUS | COMPUTER_MEMORY | COMPUTER_PIDS | COMPUTER_ENV | (disk ? COMPUTER_DISK : 0);
+    return b->ops->late_options | (disk ? COMPUTER_DISK : 0);
 }
 
 static struct backend *native_free(struct backend *b)
@@ -341,12 +341,14 @@ static struct backend *native_free(struct backend *b)
 
 static const struct backend_ops ops = {
     .name = "native",
+    .late_options = COMPUTER_CPUS | COMPUTER_MEMORY | COMPUTER_PIDS | COMPUTER_ENV,
     .probe = native_probe,
     .warm = native_warm,
     .capabilities = native_capabilities,
     .describe = native_describe,
     .prepare = instance_prepare,
     .create = instance_create,
+    .begin = instance_begin,
     .give_id = instance_give_id,
     .options = native_options_of,
     .restart = instance_restart,

@@ -83,6 +83,7 @@ struct native_instance {
     struct death death;      /* of init */
     struct cgroup_birth birth;
     bool is_blank;           /* see birth.c; until it is begun */
+    bool is_begun;           /* it was blank, and is to be waited for */
     int lock;                /* see keep.h; -1: a temporary one */
     bool kept;               /* init listens for the server after us */
     json_t *groups, *limits; /* of one that another server made, from its record; else NULL */
@@ -136,9 +137,12 @@ const char *birth_folder(const struct native *n, const char *folder, struct erro
  * is to be. prepared: its groups are there. What was made before a failure is left to instance_remove(). */
 int birth_make(struct native_instance *i, bool is_new, bool prepared, const struct wait *wait,
                struct error *err);
-/* A blank one's init gets what it waits for; then, when there is nothing else to do, it is waited for. */
+/* A blank one's init gets what it waits for; then, when there is nothing else to do, it is waited for, if it
+ * wasn't yet. */
 int birth_begin(struct native_instance *i, const struct wait *wait, struct error *err);
 int birth_await(struct native_instance *i, const struct wait *wait, struct error *err);
+/* Before anything of its own runs in it. ERR_UNSUPPORTED; after any failure it is to be removed. */
+int birth_change_limits(struct native_instance *i, const struct cgroup_values *values, struct error *err);
 bool birth_is_kept(const struct native_instance *i);
 /* From now on it outlives us, if it is to. Nothing has run in it that could: without a process init doesn't.
  */
@@ -164,6 +168,7 @@ int instance_create(struct backend *b, const struct computer_spec *spec, const s
                     struct instance **ret, struct error *err);
 int instance_prepare(struct backend *b, const struct computer_spec *spec, struct instance **ret,
                      struct error *err);
+int instance_begin(struct instance *i, const struct computer_options *options, struct error *err);
 int instance_give_id(struct instance *i, const struct computer_spec *spec,
                      int (*move)(void *ctx, struct error *err), void *ctx, struct error *err);
 int instance_attach(struct backend *b, const struct computer_spec *spec, const json_t *data,

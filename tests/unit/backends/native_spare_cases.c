@@ -257,6 +257,83 @@ static void test_a_blank_one_is_held_by_its_groups(void **state)
     assert_removed(&s);
 }
 
+/* The kernel holds these, and no others. */
+static void assert_held(const struct subject *s, const struct computer_options *o)
+{
+    const struct native *n = native_of(world.backend);
+    const struct cgroup_values values = {o->memory_bytes, o->pids, o->cpus};
+    const struct cgroup_birth all = {.is_unchecked = true};
+    struct error err = ERROR_INIT;
+    if (cgroup_check(&n->cgroups, s->key, &values, &all, &err) < 0)
+        fail_msg("%s", err.msg);
+    for (int limit = 0; limit < CGROUP_LIMITS; limit++)
+        if (n->cgroups.places[limit].version)
+            assert_int_equal(cgroup_check(&n->cgroups, s->key, &n->limits, &all, NULL), -1);
+}
+
+static void assert_recorded(const struct instance *i, const struct computer_options *o)
+{
+    _cleanup_(cleanup_json_decref) json_t *record = world.backend->ops->record(i);
+    const json_t *limits = json_get_object(record, "limits");
+    assert_int_equal(json_integer_value(json_object_get(json_get_object(limits, "memory"), "bytes")),
+                     o->memory_bytes);
+    assert_int_equal(json_integer_value(json_object_get(json_get_object(limits, "pids"), "count")), o->pids);
+    assert_float_equal(json_real_value(json_object_get(json_get_object(limits, "cpu"), "cpus")), o->cpus, 0);
+}
+
+/* Lower and higher ones than all have; as if it had been made with them. */
+static void test_a_blank_one_takes_limits_of_its_own(void **state)
+{
+    static const char look[] = "cat /proc/self/limits; echo $OWN";
+    char own[] = "OWN=yes", *const env[] = {own, NULL};
+    const unsigned given = COMPUTER_MEMORY | COMPUTER_PIDS | COMPUTER_CPUS | COMPUTER_ENV;
+    const struct computer_options wanted[] = {
+        {.given = given, .memory_bytes = 64 * MIB, .pids = 40, .cpus = 0.5, .env = env},
+        {.given = given, .memory_bytes = 1024 * MIB, .pids = 2000, .cpus = 2, .env = env},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
+        struct exec_result theirs;
+        struct spare s;
+        struct subject born;
+        struct error err = ERROR_INIT;
+        spare_prepare(&s, "own");
+        if (world.backend->ops->begin(s.now.i, &wanted[i], &err) < 0)
+            fail_msg("begin: %s", err.msg);
+        assert_recorded(s.now.i, &wanted[i]);
+        assert_int_equal(give_id(&s, &err), 0);
+        assert_held(&s.now, &wanted[i]);
+        subject_name(&born, "born");
+        born.spec.options = &wanted[i];
+        assert_int_equal(world.backend->ops->create(world.backend, &born.spec, &for_ever, &born.i, &err), 0);
+        assert_held(&born, &wanted[i]);
+        run_command(&born, look, &theirs);
+        assert_output(&s.now, look, buf_str(&theirs.out.head));
+        exec_result_done(&theirs);
+        subject_remove(&born);
+        assert_removed(&s);
+    }
+}
+
+/* Whoever made its groups unfit: it is not begun. */
+static void test_a_blank_one_without_its_groups_is_not_begun(void **state)
+{
+    const struct computer_options wanted = {.given = COMPUTER_PIDS, .pids = 40};
+    struct spare s;
+    struct error err = ERROR_INIT;
+    spare_prepare(&s, "ungrouped");
+    const struct native *n = native_of(world.backend);
+    const bool is_v1 = n->cgroups.places[CGROUP_PIDS].version == 1; /* else its process is in it */
+    if (is_v1) {
+        char name[64];
+        cgroup_name(s.now.key, name, sizeof(name));
+        _cleanup_(cleanup_free) char *group = xasprintf("%s/%s", n->cgroups.places[CGROUP_PIDS].v1, name);
+        assert_int_equal(rmdir(group), 0);
+        assert_int_equal(world.backend->ops->begin(s.now.i, &wanted, &err), -1);
+        assert_int_equal(err.code, ERR_UNAVAILABLE);
+    }
+    assert_removed(&s);
+}
+
 static void test_a_blank_one_that_nobody_wants_leaves_nothing(void **state)
 {
     struct spare s;
@@ -287,6 +364,8 @@ const struct CMUnitTest native_spare_cases[] = {
     cmocka_unit_test(test_a_spare_is_reaped),
     cmocka_unit_test(test_a_blank_one_becomes_like_any_other),
     cmocka_unit_test(test_a_blank_one_is_held_by_its_groups),
+    cmocka_unit_test(test_a_blank_one_takes_limits_of_its_own),
+    cmocka_unit_test(test_a_blank_one_without_its_groups_is_not_begun),
     cmocka_unit_test(test_a_blank_one_that_nobody_wants_leaves_nothing),
     cmocka_unit_test(test_a_dead_blank_one_gets_no_id),
 };

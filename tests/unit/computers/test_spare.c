@@ -121,6 +121,7 @@ static void the_pool_is_refilled(void **state)
     struct domain d;
     start(&d, NULL);
     make_one(d.session, NULL);
+    assert_int_equal(computers_want_preparation(d.computers), PREPARE_NOW);
     make_one(d.session, "third");
     assert_int_equal(find_unborn(d.state_dir).count, POOL - 2);
     for (int i = 0; i < 2; i++) { /* and not beyond */
@@ -159,9 +160,90 @@ static void where_an_id_is_needed_a_folder_is_made(void **state)
     for (int i = 0; i < 2; i++) {
         make_one(d.session, i ? "second" : "first");
         computers_prepare(d.computers);
-        assert_int_equal(find_unborn(d.state_dir).count, 1);
+        assert_int_equal(find_unborn(d.state_dir).count, SPARES_BEGUN);
         assert_int_equal(fake_backend_counts(d.backend).live, 1 + i);
     }
+    domain_done(&d, NULL);
+}
+
+/* -- Computers with settings of their own */
+
+static struct computer_use must_use_with(struct domain *d, const char *id,
+                                         const struct computer_options *options)
+{
+    const struct computer_wish wish = {.id = id, .lifetime = LIFETIME_PERMANENT, .options = options};
+    const struct wait wait = {.deadline = clock_deadline_after(60)};
+    struct computer_use use = {0};
+    struct error err = ERROR_INIT;
+    if (computers_use(d->session, &wish, &wait, &use, &err) < 0)
+        fail_msg("computers_use: %s", err.msg);
+    return use;
+}
+
+static const struct computer_options small = {.given = COMPUTER_MEMORY, .memory_bytes = 12345678};
+
+static void assert_small(struct domain *d, const struct computer_use *use, const char *id)
+{
+    struct instance_stat stat;
+    struct instance *i = use->computer->instance;
+    assert_int_equal(i->ops->stat(i, false, NULL, &stat, NULL), 0);
+    assert_int_equal(stat.memory_limit, small.memory_bytes);
+    _cleanup_(cleanup_free) char *name = xasprintf("local/%s", id);
+    _cleanup_(record_done) struct record r = record_of(d, name);
+    assert_int_equal(r.options.given, COMPUTER_MEMORY);
+    assert_int_equal(r.options.memory_bytes, small.memory_bytes);
+}
+
+static void what_can_be_had_late_is_had_by_one_of_them(void **state)
+{
+    struct domain d;
+    start(&d,
+          &(struct fake_hooks){.options = COMPUTER_MEMORY | COMPUTER_PIDS, .late_options = COMPUTER_MEMORY});
+    struct computer_use use = must_use_with(&d, "second", &small);
+    assert_int_equal(fake_backend_counts(d.backend).named, 1);
+    assert_small(&d, &use, "second");
+    computers_release(&use);
+
+    domain_new_session(&d); /* and what it has is as its record says */
+    use = must_use_with(&d, "second", &small);
+    assert_false(use.created);
+    assert_small(&d, &use, "second");
+    computers_release(&use);
+    domain_done(&d, NULL);
+}
+
+static void what_can_only_be_had_at_birth_is_made_for_it(void **state)
+{
+    const struct computer_options wanted = {
+        .given = COMPUTER_MEMORY | COMPUTER_PIDS, .memory_bytes = small.memory_bytes, .pids = 9};
+    struct domain d;
+    start(&d,
+          &(struct fake_hooks){.options = COMPUTER_MEMORY | COMPUTER_PIDS, .late_options = COMPUTER_MEMORY});
+    struct computer_use use = must_use_with(&d, "second", &wanted);
+    assert_int_equal(fake_backend_counts(d.backend).named, 0);
+    assert_int_equal(find_unborn(d.state_dir).count, POOL); /* they are others' */
+    computers_release(&use);
+    domain_done(&d, NULL);
+}
+
+static int refuse_options(void *ctx, const struct computer_options *options, struct error *err)
+{
+    return options ? error_set(err, ERR_UNSUPPORTED, "it is too late") : 0;
+}
+
+static void one_that_does_not_take_it_is_not_used(void **state)
+{
+    struct domain d;
+    start(&d, &(struct fake_hooks){
+                  .options = COMPUTER_MEMORY, .late_options = COMPUTER_MEMORY, .begin = refuse_options});
+    struct computer_use use = must_use_with(&d, "second", &small);
+    assert_int_equal(fake_backend_counts(d.backend).named, 0);
+    assert_int_equal(fake_backend_counts(d.backend).removed, 1);
+    assert_int_equal(find_unborn(d.state_dir).count, POOL - 1);
+    assert_small(&d, &use, "second"); /* all the same */
+    computers_release(&use);
+    make_one(d.session, "third"); /* who wants nothing has one */
+    assert_int_equal(fake_backend_counts(d.backend).named, 1);
     domain_done(&d, NULL);
 }
 
@@ -570,6 +652,9 @@ int main(void)
         cmocka_unit_test(more_than_there_are_is_made_as_ever),
         cmocka_unit_test(the_pool_has_a_maximum),
         cmocka_unit_test(where_an_id_is_needed_a_folder_is_made),
+        cmocka_unit_test(what_can_be_had_late_is_had_by_one_of_them),
+        cmocka_unit_test(what_can_only_be_had_at_birth_is_made_for_it),
+        cmocka_unit_test(one_that_does_not_take_it_is_not_used),
         cmocka_unit_test(a_given_id_that_was_taken_meanwhile_is_told),
         cmocka_unit_test(a_random_id_that_was_taken_meanwhile_is_another),
         cmocka_unit_test(a_dead_one_is_not_used),

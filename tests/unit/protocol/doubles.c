@@ -155,9 +155,9 @@ struct computers *computers_double_free(struct computers *c)
     return NULL;
 }
 
-bool computers_want_preparation(struct computers *c)
+enum preparing computers_want_preparation(struct computers *c)
 {
-    return !c->record->content;
+    return c->record->wanted;
 }
 
 void computers_prepare(struct computers *c)

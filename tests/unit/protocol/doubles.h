@@ -30,7 +30,7 @@ struct computers_double {
     atomic_int ended;      /* how many of them, by workers */
     atomic_int expired;    /* how often, by workers */
     int64_t expires_again; /* when, after the first time; 0: not */
-    bool content;          /* nothing is to be prepared */
+    enum preparing wanted;
     atomic_int prepared;   /* how often, by workers */
     const char *end_error; /* what computer_session_end() fails with, or NULL */
 };

@@ -61,13 +61,35 @@ static void a_running_call_stops_nothing_else(void **state)
 static void after_a_call_the_next_computer_is_prepared(void **state)
 {
     struct harness *h = session(NULL);
+    h->computers_record.wanted = PREPARE_NOW;
     assert_int_equal(h->computers_record.prepared, 0);
     harness_ask(h, TOOL("1", "answer"), ANSWER("1"));
     harness_ask(h, TOOL("2", "break"), ERROR("2", "-32603", "it broke"));
-    h->computers_record.content = true;
+    h->computers_record.wanted = PREPARE_NONE;
     harness_ask(h, TOOL("3", "answer"), ANSWER("3"));
     assert_true(pool_close(h->pool, DEADLINE_NONE)); /* that came after the replies */
     assert_int_equal(h->computers_record.prepared, 2);
+    harness_free(h);
+}
+
+static void stop(void *loop)
+{
+    loop_stop(loop);
+}
+
+/* However many calls there are meanwhile. */
+static void what_may_wait_is_prepared_a_moment_later(void **state)
+{
+    struct harness *h = session(NULL);
+    h->computers_record.wanted = PREPARE_LATER;
+    harness_ask(h, TOOL("1", "answer"), ANSWER("1"));
+    harness_ask(h, TOOL("2", "answer"), ANSWER("2"));
+    assert_int_equal(h->computers_record.prepared, 0);
+    struct loop_timer *turn = loop_timer_new(h->loop, stop, h->loop);
+    loop_timer_start(turn, 1, 1);
+    while (h->computers_record.prepared == 0)
+        loop_run(h->loop);
+    loop_timer_free(turn);
     harness_free(h);
 }
 
@@ -312,6 +334,7 @@ int main(void)
         cmocka_unit_test(bad_calls_are_errors_of_the_protocol),
         cmocka_unit_test(a_running_call_stops_nothing_else),
         cmocka_unit_test(after_a_call_the_next_computer_is_prepared),
+        cmocka_unit_test(what_may_wait_is_prepared_a_moment_later),
         cmocka_unit_test(a_cancelled_call_gets_no_reply),
         cmocka_unit_test(a_result_that_comes_after_the_cancellation_is_dropped),
         cmocka_unit_test(a_waiting_call_can_be_cancelled),
