@@ -623,6 +623,7 @@ int instance_restart(struct instance *instance, const struct wait *wait, struct 
         stop(i, NULL);
         return -1;
     }
+    figures_forget(&i->figures);
     return 0;
 }
 

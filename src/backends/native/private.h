@@ -65,6 +65,8 @@ struct figures {
     int files[FIGURES];
     uint64_t cpu; /* as it was read before `pids` was; 0: none is known */
     int pids;
+    unsigned commands; /* that had begun at the last look */
+    bool rests;        /* no time is used until the next command */
 };
 
 struct native_instance {
@@ -95,6 +97,7 @@ struct native_instance {
     struct scopes scopes;
     struct figures figures;
     atomic_uint next_exec;
+    atomic_uint commands_begun, commands_ended;
     atomic_bool bash_is_missing;
 };
 
@@ -186,6 +189,7 @@ int instance_take_over(struct instance *i, const struct computer_spec *spec,
 /* stat.c */
 void figures_init(struct figures *f);
 void figures_done(struct figures *f);
+void figures_forget(struct figures *f); /* other processes are in the groups */
 int instance_stat(struct instance *i, bool usage, const struct wait *wait, struct instance_stat *ret,
                   struct error *err);
 /* remains.c */

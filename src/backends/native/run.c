@@ -307,15 +307,14 @@ static void tell_disk(const struct run *r, struct exec_result *ret)
     exec_result_add_note(ret, why);
 }
 
-int instance_exec(struct instance *instance, const struct exec_request *request, struct exec_result *ret,
-                  struct error *err)
+static int execute(struct native_instance *i, const struct exec_request *request, struct exec_result *ret,
+                   struct error *err)
 {
-    struct native_instance *i = instance_of(instance);
     struct run r = {.i = i, .request = request, .pipes = PIPES_NONE};
     struct exec_result result = {0};
     uint64_t oom_before = cgroup_oom_kills(i->oom);
     if (!i->reaper && !(r.scope = scope_take(&i->scopes, err)))
-        return instance_alive(instance) ? -1 : lost(&r, oom_before, err);
+        return instance_alive(&i->base) ? -1 : lost(&r, oom_before, err);
     FAULT_POINT("exec.scope-made");
     if (i->disk.way == DISK_WATCHED)
         watcher_begin(&r.watcher, &i->watch, i->folder, &i->disk.limit);
@@ -338,4 +337,14 @@ int instance_exec(struct instance *instance, const struct exec_request *request,
     result.oom_killed = cgroup_oom_kills(i->oom) > oom_before;
     *ret = result;
     return 0;
+}
+
+int instance_exec(struct instance *instance, const struct exec_request *request, struct exec_result *ret,
+                  struct error *err)
+{
+    struct native_instance *i = instance_of(instance);
+    atomic_fetch_add(&i->commands_begun, 1);
+    int failed = execute(i, request, ret, err);
+    atomic_fetch_add(&i->commands_ended, 1);
+    return failed;
 }

@@ -29,6 +29,14 @@ void figures_done(struct figures *f)
     pthread_mutex_destroy(&f->lock);
 }
 
+void figures_forget(struct figures *f)
+{
+    pthread_mutex_lock(&f->lock);
+    f->cpu = 0;
+    f->rests = false;
+    pthread_mutex_unlock(&f->lock);
+}
+
 /* The computer's group that has the limit's controller, in its version's hierarchy. NULL: there is none. */
 static char *group_of(const struct native_instance *i, enum cgroup_limit limit)
 {
@@ -82,17 +90,37 @@ static uint64_t read_figure(struct native_instance *i, enum figure figure)
     return strtoull(text + strcspn(text, "0123456789"), NULL, 10);
 }
 
-/* Making and ending a process takes time: while that doesn't grow, there are as many as there were. Memory
- * may be taken from those that sleep, so it is read each time. */
+/* No command runs, and none has since the last look. */
+static bool is_left_alone(struct native_instance *i, struct figures *f)
+{
+    const unsigned ended = atomic_load(&i->commands_ended), begun = atomic_load(&i->commands_begun);
+    const bool none_since = begun == f->commands;
+    f->commands = begun;
+    return none_since && begun == ended;
+}
+
+/* Making and ending a process takes time: while that doesn't grow, there are as many as there were. */
+static bool read_time(struct native_instance *i, struct figures *f)
+{
+    const uint64_t cpu = read_figure(i, FIGURE_CPU);
+    const bool same = cpu != 0 && cpu == f->cpu;
+    if (!same)
+        f->pids = (int)read_figure(i, FIGURE_PIDS);
+    f->cpu = cpu;
+    return same;
+}
+
+/* Init alone does nothing before the next command, once it is done with the last one, which shows when it has
+ * used no more time between two looks. Memory may be taken from those that sleep, so it is read each time. */
 static void read_figures(struct native_instance *i, struct instance_stat *s)
 {
     struct figures *f = &i->figures;
     pthread_mutex_lock(&f->lock);
-    const uint64_t cpu = read_figure(i, FIGURE_CPU);
-    if (cpu == 0 || cpu != f->cpu)
-        f->pids = (int)read_figure(i, FIGURE_PIDS);
-    f->cpu = cpu;
-    s->cpu_ns = i->native->cgroups.unified ? cpu * 1000 : cpu; /* "usage_usec N" is the first line there */
+    const bool is_alone = is_left_alone(i, f);
+    if (!is_alone || !f->rests)
+        f->rests = read_time(i, f) && is_alone && f->pids == 1;
+    s->cpu_ns =
+        i->native->cgroups.unified ? f->cpu * 1000 : f->cpu; /* "usage_usec N" is the first line there */
     s->memory_bytes = (int64_t)read_figure(i, FIGURE_MEMORY);
     s->pids = f->pids;
     pthread_mutex_unlock(&f->lock);

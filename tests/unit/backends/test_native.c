@@ -188,6 +188,70 @@ static void test_record(void **state)
     json_decref(record);
 }
 
+static struct instance_stat look_at(struct subject *s)
+{
+    struct instance_stat stat;
+    struct error err = ERROR_INIT;
+    if (world.backend->ops->stat(s->i, true, &for_ever, &stat, &err) < 0)
+        fail_msg("stat: %s", err.msg);
+    return stat;
+}
+
+/* Then it isn't asked for its time any more. */
+static struct instance_stat look_until_it_rests(struct subject *s)
+{
+    struct instance_stat stat = look_at(s);
+    while (!instance_of(s->i)->figures.rests)
+        stat = look_at(s);
+    assert_int_equal(stat.pids, 1);
+    return stat;
+}
+
+static void *wait_for_file(void *arg)
+{
+    assert_output(arg, "while ! [ -e /root/go ]; do :; done; echo gone", "gone\n");
+    return NULL;
+}
+
+static void test_figures_of_one_that_rested(void **state)
+{
+    struct subject s;
+    struct error err = ERROR_INIT;
+    pthread_t thread;
+    subject_create(&s, "rested");
+    struct instance_stat before = look_at(&s);
+    if (!(before.enforced & COMPUTER_PIDS) || before.cpu_ns == 0) { /* nobody counts */
+        subject_remove(&s);
+        skip();
+    }
+    before = look_until_it_rests(&s);
+    assert_output(&s, "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done", "");
+    assert_true(look_at(&s).cpu_ns > before.cpu_ns + 10 * NSEC_PER_MSEC);
+
+    before = look_until_it_rests(&s); /* a command that runs */
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_file, &s), 0);
+    while (look_at(&s).pids < 2 || look_at(&s).cpu_ns < before.cpu_ns + 10 * NSEC_PER_MSEC)
+        ;
+    assert_output(&s, "touch /root/go", "");
+    pthread_join(thread, NULL);
+
+    before = look_until_it_rests(&s); /* what a command has left */
+    assert_output(&s, "while :; do :; done >/dev/null 2>&1 & echo $! > /root/pid", "");
+    for (int i = 0; i < 2; i++) {
+        while (look_at(&s).cpu_ns < before.cpu_ns + 10 * NSEC_PER_MSEC)
+            ;
+        do /* the shell's end may still be counted */
+            before = look_at(&s);
+        while (before.pids != 2);
+    }
+    assert_output(&s, "kill -9 $(cat /root/pid)", "");
+    look_until_it_rests(&s);
+    assert_int_equal(world.backend->ops->restart(s.i, &for_ever, &err), 0);
+    assert_false(instance_of(s.i)->figures.rests);
+    assert_true(look_until_it_rests(&s).cpu_ns < before.cpu_ns); /* of the new group */
+    subject_remove(&s);
+}
+
 /* As after a crash of the server: the record is all that is known, and init still lives. */
 static void test_reap(void **state)
 {
@@ -366,6 +430,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_failed_attach_loses_nothing),
         cmocka_unit_test(test_attach_after_crash),
         cmocka_unit_test(test_record),
+        cmocka_unit_test(test_figures_of_one_that_rested),
         cmocka_unit_test(test_reap),
         cmocka_unit_test(test_leftover_is_not_revived),
         cmocka_unit_test(test_rootfs),
