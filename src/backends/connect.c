@@ -18,7 +18,6 @@
 #define READ_BYTES (16 * KIB)
 #define WORDS_MAX 200
 #define RESPONSE_MAX (1 * MIB)
-#define ATTEMPTS 5 /* of what is refused with 429 */
 
 struct connect_stream {
     const struct provider *provider;
@@ -65,21 +64,25 @@ static size_t add_headers(const struct provider *p, struct http_header ret[PROVI
     return p->header_count + 1;
 }
 
-/* What came too early had no effect. */
-static bool comes_again(int status, int failures, const struct wait *wait)
-{
-    return status == 429 && failures < ATTEMPTS && pace_pause(wait, pace_delay(failures - 1));
-}
+/* A call, or the opening of a stream. */
+struct calling {
+    const struct provider *provider;
+    const char *path;
+    const json_t *message;
+    json_t **ret; /* may be NULL */
+    struct connect_stream **ret_stream;
+};
 
-static int call_once(const struct provider *p, const char *path, const json_t *message,
-                     const struct wait *wait, json_t **ret, int *ret_status, struct error *err)
+static int attempt_call(void *ctx, struct provider_turn *t, const struct wait *wait, struct error *err)
 {
+    const struct calling *c = ctx;
+    const struct provider *p = c->provider;
     struct http_header headers[PROVIDER_HEADERS_MAX + 1];
-    _cleanup_(cleanup_free) char *text = json_dumps(message, JSON_COMPACT);
+    _cleanup_(cleanup_free) char *text = json_dumps(c->message, JSON_COMPACT);
     _cleanup_(http_response_done) struct http_response r = {0};
     const struct http_request request = {
         .method = "POST",
-        .path = path,
+        .path = c->path,
         .headers = headers,
         .header_count = add_headers(p, headers),
         .body = text,
@@ -88,53 +91,44 @@ static int call_once(const struct provider *p, const char *path, const json_t *m
         .max_body = RESPONSE_MAX,
         .wait = *wait,
     };
-    *ret_status = 0;
     if (http_do(p->client, &request, &r, err) < 0)
         return -1;
-    *ret_status = r.status;
+    provider_note(t, &r);
     if (r.status != 200)
         return refused(p, &r, err);
     _cleanup_(cleanup_json_decref) json_t *answer = json_parse(buf_str(&r.body), r.body.len, err);
     if (!answer)
         return error_recast(err, ERR_UNAVAILABLE, p->name);
-    if (ret)
-        *ret = TAKE_PTR(answer);
+    if (c->ret)
+        *c->ret = TAKE_PTR(answer);
     return 0;
 }
 
 int connect_call(const struct provider *p, const char *path, const json_t *message, const struct wait *wait,
                  json_t **ret, struct error *err)
 {
-    for (int failures = 1;; failures++) {
-        struct error why = ERROR_INIT;
-        int status;
-        if (call_once(p, path, message, wait, ret, &status, &why) == 0)
-            return 0;
-        if (!comes_again(status, failures, wait)) {
-            if (err)
-                *err = why;
-            return -1;
-        }
-    }
+    struct calling c = {.provider = p, .path = path, .message = message, .ret = ret};
+    struct provider_turn turn = {.pace = p->pace};
+    return provider_in_turn(&turn, wait, attempt_call, &c, err);
 }
 
-static int open_once(const struct provider *p, const char *path, const json_t *message,
-                     const struct wait *wait, struct connect_stream **ret, int *ret_status, struct error *err)
+static int attempt_stream(void *ctx, struct provider_turn *t, const struct wait *wait, struct error *err)
 {
+    const struct calling *c = ctx;
+    const struct provider *p = c->provider;
     struct http_header headers[PROVIDER_HEADERS_MAX + 1];
-    _cleanup_(cleanup_free) char *text = json_dumps(message, JSON_COMPACT);
+    _cleanup_(cleanup_free) char *text = json_dumps(c->message, JSON_COMPACT);
     const size_t n = strlen(text);
     const uint32_t size = htonl((uint32_t)n);
     _cleanup_(buf_done) struct buf body = BUF_INIT(n + ENVELOPE_BYTES);
     _cleanup_(http_response_done) struct http_response r = {0};
     struct http_reply *reply = NULL;
-    *ret_status = 0;
     if (buf_append_byte(&body, 0) < 0 || buf_append(&body, &size, sizeof(size)) < 0 ||
         buf_append(&body, text, n) < 0)
         return error_set(err, ERR_LIMIT, "out of memory");
     const struct http_request request = {
         .method = "POST",
-        .path = path,
+        .path = c->path,
         .headers = headers,
         .header_count = add_headers(p, headers),
         .body = body.data,
@@ -144,31 +138,27 @@ static int open_once(const struct provider *p, const char *path, const json_t *m
     };
     if (http_open(p->client, &request, &reply, &r, err) < 0)
         return -1;
-    *ret_status = r.status;
+    provider_note(t, &r);
     if (!reply)
         return refused(p, &r, err);
     if (strncasecmp(r.content_type, STREAM_TYPE, strlen(STREAM_TYPE)) != 0) {
         http_reply_close(reply);
         return error_set(err, ERR_UNAVAILABLE, "%s answered a stream with '%s'", p->name, r.content_type);
     }
-    *ret = xcalloc(1, sizeof(**ret));
-    **ret = (struct connect_stream){p, reply, BUF_INIT(ENVELOPE_BYTES + CONNECT_MESSAGE_MAX + READ_BYTES)};
+    struct connect_stream *s = xcalloc(1, sizeof(*s));
+    *s = (struct connect_stream){p, reply, BUF_INIT(ENVELOPE_BYTES + CONNECT_MESSAGE_MAX + READ_BYTES)};
+    *c->ret_stream = s;
     return 0;
 }
 
 int connect_open(const struct provider *p, const char *path, const json_t *message, const struct wait *wait,
                  struct connect_stream **ret, int *ret_status, struct error *err)
 {
-    for (int failures = 1;; failures++) {
-        struct error why = ERROR_INIT;
-        if (open_once(p, path, message, wait, ret, ret_status, &why) == 0)
-            return 0;
-        if (!comes_again(*ret_status, failures, wait)) {
-            if (err)
-                *err = why;
-            return -1;
-        }
-    }
+    struct calling c = {.provider = p, .path = path, .message = message, .ret_stream = ret};
+    struct provider_turn turn = {.pace = p->pace};
+    const int failed = provider_in_turn(&turn, wait, attempt_stream, &c, err);
+    *ret_status = turn.status;
+    return failed;
 }
 
 /* How long the envelope at the beginning is; 0: that isn't known yet. -1: it can't be one. */

@@ -9,7 +9,7 @@
 #define CONNECT_MESSAGE_MAX (1 * MIB) /* one message of a stream */
 
 /* path: "/package.Service/Method". ret may be NULL. Errors by the words that Connect has for them.
- * Repeated only while it is refused as too much (429). */
+ * Repeated only where it can't have had an effect, as while it is refused for being too much. */
 int connect_call(const struct provider *p, const char *path, const json_t *message, const struct wait *wait,
                  json_t **ret, struct error *err);
 

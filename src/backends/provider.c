@@ -15,6 +15,7 @@
 #include "base/str.h"
 
 #define ATTEMPTS 5
+#define ATTEMPTS_AT_SENSE 2 /* where what comes makes none */
 #define WORDS_MAX 200
 #define ANSWER_TIMEOUT_NS (60 * NSEC_PER_SEC) /* for one attempt */
 
@@ -93,7 +94,6 @@ static int parse_answer(const struct provider *p, const struct provider_call *ca
                         const struct http_response *r, bool is_wanted, json_t **ret, struct error *err)
 {
     struct error why = ERROR_INIT;
-    *ret = NULL;
     if (r->status == 204 || (!is_wanted && r->body.len == 0))
         return 0;
     if (strncasecmp(r->content_type, "application/json", strlen("application/json")) != 0)
@@ -119,8 +119,8 @@ static int strain_piece(void *ctx, const void *bytes, size_t n, struct error *er
                : 0;
 }
 
-static int attempt(const struct provider *p, const struct provider_call *call, const char *text,
-                   const struct wait *wait, struct http_response *ret, struct error *err)
+static int send_call(const struct provider *p, const struct provider_call *call, const char *text,
+                     const struct wait *wait, struct http_response *ret, struct error *err)
 {
     struct straining straining = {.strain = {.name = call->without}, .left = BUF_INIT(PROVIDER_ANSWER_BYTES)};
     const struct http_request request = {
@@ -147,22 +147,17 @@ static int attempt(const struct provider *p, const struct provider_call *call, c
 
 /* --- again --- */
 
-static bool is_harmless(const struct provider_call *call)
-{
-    return call->repeatable || strcmp(call->method, "GET") == 0 || strcmp(call->method, "DELETE") == 0;
-}
-
-/* status 0: nobody answered. */
-static bool helps_again(const struct provider_call *call, int status, const struct error *why)
+/* status 0: nobody answered. What answers nonsense may be an answer's fault, not the call's. */
+static bool helps_again(const struct provider_turn *t, int status, const struct error *why)
 {
     if (status == 429)
         return true;
-    if (status == 0 && why->code != ERR_UNAVAILABLE)
+    if ((status == 0 || status / 100 == 2) && why->code != ERR_UNAVAILABLE)
         return false;
     if (status == 0 && why->sys == ECONNREFUSED)
         return true; /* it never got there */
-    const bool passing = status == 0 || status == 500 || status == 503 || status == 504;
-    return passing && is_harmless(call);
+    const bool passing = status == 0 || status / 100 == 2 || status == 500 || status == 503 || status == 504;
+    return passing && t->is_harmless;
 }
 
 /* In seconds; dates aren't understood, and mean what their absence does. */
@@ -175,27 +170,21 @@ static int64_t retry_after(const struct http_response *r)
     return (seconds < 3600 ? seconds : 3600) * NSEC_PER_SEC;
 }
 
-/* How an attempt went. 0: 2xx; -1 with the error otherwise. */
-static int judge(const struct provider *p, struct pace *pace, const struct http_response *r, bool answered,
-                 struct error *err)
+void provider_note(struct provider_turn *t, const struct http_response *r)
 {
-    if (answered && r->status / 100 == 2) {
-        pace_succeeded(pace);
-        return 0;
-    }
-    if (answered && r->status == 429)
-        pace_slow_down(pace, retry_after(r));
-    return answered ? provider_refused(p, r, err) : -1;
+    t->status = r->status;
+    t->after = r->status == 429 ? retry_after(r) : 0;
 }
 
 /* After so many attempts that say that the next may fail as well. */
-static bool goes_on(const struct provider_call *call, struct pace *pace, int status, int failures,
-                    const struct wait *wait, const struct error *why)
+static bool goes_on(const struct provider_turn *t, int failures, const struct wait *wait,
+                    const struct error *why)
 {
+    const int most = t->status / 100 == 2 ? ATTEMPTS_AT_SENSE : ATTEMPTS;
     if (failures == 0)
         return true;
-    return pace && failures < ATTEMPTS && helps_again(call, status, why) &&
-           (status == 429 || pace_may_repeat(pace)) && pace_pause(wait, pace_delay(failures - 1));
+    return t->pace && failures < most && helps_again(t, t->status, why) &&
+           (t->status == 429 || pace_may_repeat(t->pace)) && pace_pause(wait, pace_delay(failures - 1));
 }
 
 int provider_refused_for(const struct error *refused, int64_t ns, struct error *err)
@@ -212,39 +201,79 @@ int provider_too_late(const struct error *refused, const struct error *why, stru
     return error_set(err, told->code, "%s", told->msg);
 }
 
+int provider_in_turn(struct provider_turn *t, const struct wait *wait, provider_attempt_fn *attempt,
+                     void *ctx, struct error *err)
+{
+    struct error refused = ERROR_INIT;
+    for (int failures = 0;;) {
+        struct error why = ERROR_INIT;
+        const uint64_t successes = pace_successes(t->pace);
+        if (pace_take_turn(t->pace, wait, &why) < 0)
+            return provider_too_late(&refused, &why, err);
+        t->status = 0;
+        t->after = 0;
+        if (attempt(ctx, t, wait, &why) == 0) {
+            pace_succeeded(t->pace);
+            return 0;
+        }
+        if (t->status == 429)
+            pace_slow_down(t->pace, t->after);
+        /* Being too much is a question of time while others come through. */
+        if (t->status != 429 || pace_successes(t->pace) == successes)
+            failures++;
+        if (!pace_is_bearable(wait, t->after)) {
+            t->is_far = true;
+            return provider_refused_for(&why, t->after, err);
+        }
+        if (!goes_on(t, failures, wait, &why))
+            return error_set(err, why.code, "%s", why.msg);
+        refused = why;
+    }
+}
+
+/* --- a call --- */
+
+struct calling {
+    const struct provider *provider;
+    const struct provider_call *call;
+    const char *text;
+    json_t **ret; /* NULL: nobody wants it */
+};
+
+static int attempt_call(void *ctx, struct provider_turn *t, const struct wait *wait, struct error *err)
+{
+    const struct calling *c = ctx;
+    const struct provider_call *call = c->call;
+    _cleanup_(http_response_done) struct http_response r = {0};
+    _cleanup_(cleanup_json_decref) json_t *answer = NULL;
+    if (send_call(c->provider, call, c->text, wait, &r, err) < 0)
+        return -1;
+    provider_note(t, &r);
+    if (r.status / 100 != 2)
+        return provider_refused(c->provider, &r, err);
+    if (parse_answer(c->provider, call, &r, c->ret != NULL, &answer, err) < 0)
+        return -1;
+    if (call->header)
+        *call->ret_header = http_response_header(&r, call->header);
+    if (c->ret)
+        *c->ret = TAKE_PTR(answer);
+    return 0;
+}
+
 int provider_call(const struct provider *p, const struct provider_call *call, const struct wait *wait,
                   json_t **ret, int *ret_status, struct error *err)
 {
     _cleanup_(cleanup_free) char *text = call->body ? json_dumps(call->body, JSON_COMPACT) : NULL;
-    struct pace *pace = call->pace ? call->pace : p->pace;
-    struct error refused = ERROR_INIT;
-    for (int failures = 0;;) {
-        struct error why = ERROR_INIT;
-        _cleanup_(http_response_done) struct http_response r = {0};
-        const uint64_t successes = pace_successes(pace);
-        if (pace_take_turn(pace, wait, &why) < 0)
-            return provider_too_late(&refused, &why, err);
-        const bool answered = attempt(p, call, text, wait, &r, &why) == 0;
-        const int status = answered ? r.status : 0;
-        const int64_t after = status == 429 ? retry_after(&r) : 0;
-        if (ret_status)
-            *ret_status = status;
-        if (judge(p, pace, &r, answered, &why) == 0) {
-            if (call->header)
-                *call->ret_header = http_response_header(&r, call->header);
-            _cleanup_(cleanup_json_decref) json_t *unwanted = NULL;
-            return parse_answer(p, call, &r, ret != NULL, ret ? ret : &unwanted, err);
-        }
-        /* Being too much is a question of time while others come through. */
-        if (status != 429 || pace_successes(pace) == successes)
-            failures++;
-        if (!pace_is_bearable(wait, after)) {
-            if (call->ret_far)
-                *call->ret_far = true;
-            return provider_refused_for(&why, after, err);
-        }
-        if (!goes_on(call, pace, status, failures, wait, &why))
-            return error_set(err, why.code, "%s", why.msg);
-        refused = why;
-    }
+    struct calling c = {.provider = p, .call = call, .text = text, .ret = ret};
+    struct provider_turn turn = {
+        .pace = call->pace ? call->pace : p->pace,
+        .is_harmless =
+            call->repeatable || strcmp(call->method, "GET") == 0 || strcmp(call->method, "DELETE") == 0,
+    };
+    const int failed = provider_in_turn(&turn, wait, attempt_call, &c, err);
+    if (ret_status)
+        *ret_status = turn.status;
+    if (call->ret_far && turn.is_far)
+        *call->ret_far = true;
+    return failed;
 }

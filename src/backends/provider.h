@@ -49,6 +49,24 @@ struct provider_call {
 int provider_call(const struct provider *p, const struct provider_call *call, const struct wait *wait,
                   json_t **ret, int *ret_status, struct error *err);
 
+/* Calls take their turns by a pace, and come again where that may help, whatever they are. */
+struct provider_turn {
+    struct pace *pace; /* NULL: none, and nothing is repeated */
+    bool is_harmless;  /* twice is as good as once */
+    /* Of the last attempt: */
+    int status;    /* 0: nobody answered */
+    int64_t after; /* that it wants us to wait, in ns; 0: it didn't say */
+    bool is_far;   /* that is longer than anybody waits */
+};
+/* One attempt, for which provider_note() is called if there is an answer. -1 if it isn't what it should be.
+ */
+typedef int provider_attempt_fn(void *ctx, struct provider_turn *t, const struct wait *wait,
+                                struct error *err);
+void provider_note(struct provider_turn *t, const struct http_response *r);
+/* As provider_call(). -1: the last attempt's error, or one of the wait or the pace. */
+int provider_in_turn(struct provider_turn *t, const struct wait *wait, provider_attempt_fn *attempt,
+                     void *ctx, struct error *err);
+
 /* The time was over in the queue: what was refused before (or ERR_NONE) says why. -1. */
 int provider_too_late(const struct error *refused, const struct error *why, struct error *err);
 /* What was refused, when that is over only after longer than anybody waits; 0: as it is. -1. */

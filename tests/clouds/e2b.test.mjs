@@ -158,3 +158,18 @@ test('too many are made one after the other, as the provider says', needsRooms, 
     assert.deepEqual(all.map((one) => one.stdout), Array(4).fill('here\n'));
     assert.equal((await fake.state()).totals.created, 4);
 });
+
+// Who has root in a sandbox may answer in its envd's place.
+test('a sandbox that wants to be left alone is, and holds up no other', needsRooms, async (t) => {
+    const { fake, server } = await world(t);
+    for (const id of ['tired', 'other']) await server.run('true', { computer_id: id });
+    await fake.forgetRequests();
+    await fake.faults([{ match: '/process.Process/Start$', status: 429, headers: { 'retry-after': '3600' }, body: { code: 'resource_exhausted', message: 'slow down' } }]);
+    const { isError, value } = await server.exec({ command: 'true', computer_id: 'tired' });
+    assert.ok(isError && /slow down; try again in 3600 s/.test(value.error), JSON.stringify(value));
+    assert.equal((await fake.requests()).filter(({ path }) => path === '/process.Process/Start').length, 1, 'it is not asked again');
+    assert.equal((await server.run('echo on', { computer_id: 'other' })).stdout, 'on\n');
+    const still = await server.exec({ command: 'true', computer_id: 'tired', timeout: 1 });
+    assert.ok(still.value.timed_out, JSON.stringify(still.value));
+    assert.equal((await fake.requests()).filter(({ path }) => path === '/process.Process/Start').length, 2, 'nor by the next command');
+});

@@ -181,7 +181,7 @@ test('what Fly answers is not believed', async (t) => {
         assert.match((await open(token)).error, /no organisation.*FLY_ORG/);
     }
     for (const body of ['<html>', '[]'.repeat(40000)]) {
-        await fake.faults([{ match: 'graphql', status: 200, body }]);
+        await fake.faults([{ match: 'graphql', times: 0, status: 200, body }]);
         assert.equal((await open(token)).code, 'unavailable');
     }
     await fake.faults([{ match: 'graphql', status: 200, body: { data: { organizations: { nodes: [{ slug: 'company', type: 'SHARED' }] } } } }]);

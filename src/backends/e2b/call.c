@@ -84,7 +84,7 @@ void e2b_envd_of(struct e2b_instance *i, struct e2b_envd *ret)
                     {"X-Access-Token", ret->sandbox.token}},
         .header_count = ret->sandbox.token[0] ? 4 : 3,
         .secret = ret->sandbox.token[0] ? ret->sandbox.token : NULL,
-        .pace = b->pace,
+        .pace = i->pace,
     };
     _Static_assert(KEEPALIVE_S == 50, "as the header says it");
 }

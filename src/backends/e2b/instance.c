@@ -32,6 +32,7 @@ static struct e2b_instance *instance_new(struct e2b_backend *b, const struct com
     i->temporary = spec->temporary;
     i->network = o && o->given & COMPUTER_NETWORK ? o->network : b->network;
     i->env = o && o->given & COMPUTER_ENV ? strv_copy(o->env) : NULL;
+    i->pace = pace_new();
     shells_init(&i->shells, b->shell);
     list_init(&i->tended.node);
     list_init(&i->calls);
@@ -45,6 +46,7 @@ static struct e2b_instance *instance_free(struct e2b_instance *i)
         return NULL;
     e2b_keep_remove(i);
     http_client_free(i->own_client);
+    pace_free(i->pace);
     pthread_mutex_destroy(&i->lock);
     strv_free(i->env);
     free(i);

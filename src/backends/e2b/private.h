@@ -55,6 +55,7 @@ struct e2b_instance {
     char **env; /* of its own: NAME=VALUE */
     char home[E2B_HOME_SIZE];
     struct shells shells;
+    struct pace *pace;    /* of its envd, which somebody in there may have taken the place of */
     struct tended tended; /* keep.c's */
 
     pthread_mutex_t lock; /* of all that follows */
