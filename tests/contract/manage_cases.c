@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/macros.h"
 #include "base/mem.h"
+#include "tests/skip.h"
 
 #define OWN_PIDS 77
 
@@ -51,7 +52,7 @@ static void a_restart_ends_processes_and_keeps_files(struct contract *t)
 {
     const int mark = getpid();
     if (!t->backend->ops->restart)
-        skip();
+        skip_because("the backend has no restart");
     for (int temporary = 0; temporary < 2; temporary++) {
         struct contract_computer c;
         computer_make(t, &c, temporary);
@@ -95,7 +96,7 @@ static void a_look_tells_what_there_is(struct contract *t)
     struct instance_stat before, after;
     struct contract_computer c;
     if (!t->backend->ops->stat)
-        skip();
+        skip_because("the backend has no look at a computer");
     computer_make(t, &c, true);
     assert_int_equal(c.instance->ops->stat(c.instance, true, &wait, &before, NULL), 0);
     assert_true(before.provider_id[0]);
@@ -149,7 +150,7 @@ static void options_are_kept(struct contract *t, bool ahead)
     struct instance_stat s;
     if (!options.given ||
         (ahead && (!t->backend->ops->prepare || options.given & ~t->backend->ops->late_options)))
-        skip();
+        skip_because("the backend takes no options, or none after the beginning");
     computer_begin(t, &c, false);
     c.spec.options = &options;
     if (ahead)
@@ -223,7 +224,7 @@ static void a_replacement_takes_over(struct contract *t)
     struct contract_computer old, fresh;
     struct error err = ERROR_INIT;
     if (!t->backend->ops->take_over)
-        skip();
+        skip_because("the backend puts no computer in the place of another");
     computer_make(t, &old, false);
     free(must_shell(&old, "echo old > file"));
     replacement_begin(&old, &fresh);

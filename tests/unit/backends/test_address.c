@@ -7,6 +7,7 @@
 
 #include "address_world.h"
 #include "backends/engine/contact.h"
+#include "tests/skip.h"
 
 #define NOBODY 65534
 
@@ -314,7 +315,7 @@ static void contexts_that_do_not_count(void **state)
 static void the_first_place_that_answers(void **state)
 {
     if (real_docker())
-        skip();
+        skip_because("a Docker of this machine answers");
     static const char *const places[] = {
         /* from the last to the first */
         "home/.lima/default/sock/docker.sock",
@@ -345,7 +346,7 @@ static void the_first_place_that_answers(void **state)
 static void places_that_do_not_answer(void **state)
 {
     if (real_docker())
-        skip();
+        skip_because("a Docker of this machine answers");
     _cleanup_fd_ _unused_ int dead = socket_at("home/.rd/docker.sock", false);
     _cleanup_fd_ _unused_ int closed = socket_at("home/.colima/docker.sock", true);
     _cleanup_(cleanup_free) char *path = temporary_path("home/.colima/docker.sock");
@@ -374,7 +375,7 @@ static void places_that_do_not_answer(void **state)
 static void container_host_comes_last(void **state)
 {
     if (real_docker())
-        skip();
+        skip_because("a Docker of this machine answers");
     struct engine_options o = options("docker");
     o.container_host = "unix:///p.sock";
     {

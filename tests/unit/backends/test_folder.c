@@ -9,6 +9,7 @@
 #include "backends/native/folder.h"
 #include "base/clock.h"
 #include "temporary.h"
+#include "tests/skip.h"
 
 #define SKIPPED 77
 #define ID 0x20010000U
@@ -164,7 +165,7 @@ static void test_image(void **state)
     disks_foresee(&disks, 64 << 20);
     disks_prepare(&disks, temporary, NULL);
     if (disks.way != DISK_IMAGE)
-        skip();
+        skip_because("no image can be mounted here");
     assert_int_equal(folder_has_image(temporary, &err), 0);
     for (int plain = 0; plain < 2; plain++) {
         assert_int_equal(folder_prepare(temporary, &disks, &err), 0);
@@ -193,7 +194,7 @@ static void test_broken_image(void **state)
     struct disk disk;
     const struct wait wait = {.deadline = DEADLINE_NONE};
     if (access("/dev/loop-control", R_OK | W_OK) < 0)
-        skip();
+        skip_because("no loop devices here");
     temporary_file("native/disk", "no file system");
     assert_int_equal(folder_open_image(temporary, &wait, &disk, &err), -1);
     assert_int_equal(err.code, ERR_UNAVAILABLE);

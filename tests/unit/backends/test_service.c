@@ -10,6 +10,7 @@
 #include "address_world.h"
 #include "backends/engine/contact.h"
 #include "fake_programs.h"
+#include "tests/skip.h"
 
 static bool real_podman(void)
 {
@@ -20,7 +21,7 @@ static bool real_podman(void)
 static void a_service_is_started_and_stopped(void **state)
 {
     if (real_podman())
-        skip();
+        skip_because("a Podman of this machine answers");
     struct engine_address a = {0};
     struct engine_options o = options("podman");
     fake_program("podman", "service");
@@ -46,7 +47,7 @@ static void a_service_is_started_and_stopped(void **state)
 static void a_podman_by_its_path(void **state)
 {
     if (real_podman())
-        skip();
+        skip_because("a Podman of this machine answers");
     struct engine_address a = {0};
     fake_program("podman", "service");
     _cleanup_(cleanup_free) char *from = temporary_path("bin/podman");
@@ -63,7 +64,7 @@ static void a_podman_by_its_path(void **state)
 static void a_service_that_talks(void **state)
 {
     if (real_podman())
-        skip();
+        skip_because("a Podman of this machine answers");
     struct engine_address a = {0};
     struct engine_options o = options("podman");
     fake_program("podman", "talkative");
@@ -76,7 +77,7 @@ static void a_service_that_talks(void **state)
 static void a_service_that_fails(void **state)
 {
     if (real_podman())
-        skip();
+        skip_because("a Podman of this machine answers");
     struct engine_options o = options("podman");
     fake_program("podman", "refused");
     assert_not_found(&o, ERR_UNAVAILABLE, "Permission denied (publickey).");
@@ -95,7 +96,7 @@ static void a_service_that_fails(void **state)
 static void no_podman_at_all(void **state)
 {
     if (real_podman())
-        skip();
+        skip_because("a Podman of this machine answers");
     struct engine_options o = options("podman");
     point("PATH", "bin");
     assert_not_found(&o, ERR_UNAVAILABLE, "podman in PATH: there is none");
@@ -114,7 +115,7 @@ static void no_podman_at_all(void **state)
 static void a_service_ends_with_a_killed_server(void **state)
 {
     if (real_podman())
-        skip();
+        skip_because("a Podman of this machine answers");
     int ready[2];
     struct engine_options o = options("podman");
     fake_program("podman", "service");
