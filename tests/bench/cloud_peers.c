@@ -1,6 +1,9 @@
 /* The Python program at the fakes of hosted providers, beside ours: a command in a computer that is there
  * already. Both are at the same fake, over TLS with the latency of a provider, call by call in alternation.
  *
+ * A command is one round trip of ours at each. The Python program takes one at E2B, too, so that the times
+ * there can't differ by more than what each does beside that; at Modal it takes three.
+ *
  * Fly is not among them: there the Python program has its work done by flyctl. */
 #include <stdlib.h>
 #include <string.h>
