@@ -131,3 +131,20 @@ void keeper_remove(struct keeper *k, struct tended *t)
     }
     pthread_mutex_unlock(&k->lock);
 }
+
+void keepers_init(struct keepers *k)
+{
+    for (size_t n = 0; n < KEEPERS; n++)
+        k->each[n] = keeper_new();
+}
+
+void keepers_done(struct keepers *k)
+{
+    for (size_t n = 0; n < KEEPERS; n++)
+        k->each[n] = keeper_free(k->each[n]);
+}
+
+struct keeper *keepers_choose(struct keepers *k)
+{
+    return k->each[atomic_fetch_add(&k->next, 1) % KEEPERS];
+}

@@ -2,6 +2,7 @@
  * first that is. Any thread may call, but none of this from within `tend`. */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/cancel.h"
@@ -26,3 +27,15 @@ void keeper_add(struct keeper *k, struct tended *t);
 int keeper_ask(struct keeper *k, struct tended *t, int64_t due);
 /* It isn't being looked after when this returns, and never again; again is harmless. */
 void keeper_remove(struct keeper *k, struct tended *t);
+
+/* Several, for what each may wait long for somebody elsewhere: one that is slow holds up a part of the others
+ * only. */
+#define KEEPERS 4
+struct keepers {
+    struct keeper *each[KEEPERS];
+    atomic_uint next;
+};
+void keepers_init(struct keepers *k);
+void keepers_done(struct keepers *k); /* accepts what is all zeros */
+/* For the next thing to look after: one after the other. */
+struct keeper *keepers_choose(struct keepers *k);

@@ -77,6 +77,19 @@ test('a temporary machine ends by itself when no server speaks to it, and not wh
         (await machines(fake)).map(({ config }) => config.metadata['kilntainers.temporary']).join() === 'false');
 });
 
+test('a machine that does not answer lets no other\'s lease run out', needsRooms, async (t) => {
+    const { fake, server } = await world(t, { args: ['--fly-rate', '1000', '--fly-lease', '4'] });
+    await server.run('true', { computer_id: 'stuck' });
+    const [{ id: stuck }] = await machines(fake);
+    await server.run('echo here >/root/file', { computer_id: 'other' });
+    const other = (await machines(fake)).find(({ id }) => id !== stuck).id;
+    await fake.faults([{ match: `/${stuck}/exec$`, times: 0, stall: 0 }]);
+    await fake.forgetRequests();
+    const asked = async (id) => (await fake.requests()).filter(({ path: where }) => where.endsWith(`/${id}/exec`)).length;
+    await eventually('it is asked, and the other lives on for more than a lease', async () => (await asked(stuck)) > 0 && (await asked(other)) >= 4);
+    assert.equal((await server.run('cat /root/file', { computer_id: 'other' })).stdout, 'here\n');
+});
+
 test('a machine that was ended from outside is told once', needsRooms, async (t) => {
     const { fake, server, env } = await world(t);
     await server.run('true');

@@ -85,7 +85,7 @@ static struct backend *backend_free(struct backend *backend)
     if (!backend)
         return NULL;
     struct e2b_backend *b = e2b_of(backend);
-    keeper_free(b->keeper);
+    keepers_done(&b->keepers);
     http_client_free(b->api_client);
     http_client_free(b->sandbox_client);
     pace_free(b->pace);
@@ -209,7 +209,7 @@ struct backend *e2b_new(const struct e2b_options *o, struct error *err)
     b->environment = xasprintf("an isolated Linux computer: a microVM of the E2B template %s", b->template);
     b->pace = pace_new();
     b->beginning = pace_new();
-    b->keeper = keeper_new();
+    keepers_init(&b->keepers);
     pthread_mutex_init(&b->lock, NULL);
     if (check_options(b, err) < 0 || find_bases(b, o, err) < 0 || make_clients(b, err) < 0)
         return backend_free(&b->base);

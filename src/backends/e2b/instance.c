@@ -34,6 +34,7 @@ static struct e2b_instance *instance_new(struct e2b_backend *b, const struct com
     i->env = o && o->given & COMPUTER_ENV ? strv_copy(o->env) : NULL;
     i->pace = pace_new();
     shells_init(&i->shells, b->shell);
+    i->keeper = keepers_choose(&b->keepers);
     list_init(&i->tended.node);
     list_init(&i->calls);
     pthread_mutex_init(&i->lock, NULL);

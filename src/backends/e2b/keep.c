@@ -1,4 +1,4 @@
-/* Computers are looked after one after the other: the lifetimes of those that are in use are renewed, so that
+/* Computers are looked after a few at once: the lifetimes of those that are in use are renewed, so that
  * what nobody uses any more, as after the server's death, ends at the provider by itself; and what was killed
  * is ended, since who kills doesn't wait. */
 #include <string.h>
@@ -52,15 +52,15 @@ void e2b_keep_add(struct e2b_instance *i)
     pthread_mutex_lock(&i->lock);
     i->to_end = false;
     pthread_mutex_unlock(&i->lock);
-    keeper_add(i->backend->keeper, &i->tended);
-    if (keeper_ask(i->backend->keeper, &i->tended,
+    keeper_add(i->keeper, &i->tended);
+    if (keeper_ask(i->keeper, &i->tended,
                    clock_now() + part_of_lifetime(i->backend, RENEWALS_EACH_LIFETIME)) < 0)
         log_warning("no thread is to be had that renews the lifetimes of sandboxes");
 }
 
 void e2b_keep_remove(struct e2b_instance *i)
 {
-    keeper_remove(i->backend->keeper, &i->tended);
+    keeper_remove(i->keeper, &i->tended);
 }
 
 void e2b_keep_end(struct e2b_instance *i)
@@ -68,5 +68,5 @@ void e2b_keep_end(struct e2b_instance *i)
     pthread_mutex_lock(&i->lock);
     i->to_end = true;
     pthread_mutex_unlock(&i->lock);
-    (void)!keeper_ask(i->backend->keeper, &i->tended, clock_now());
+    (void)!keeper_ask(i->keeper, &i->tended, clock_now());
 }

@@ -33,7 +33,7 @@ struct e2b_backend {
     struct pace *pace, *beginning; /* the latter of what makes sandboxes run, which has limits of its own */
     struct http_client *api_client, *sandbox_client; /* the latter for all sandboxes; or NULL */
     struct provider api;
-    struct keeper *keeper; /* of all computers */
+    struct keepers keepers; /* of all computers */
 
     pthread_mutex_t lock; /* of all that follows */
     bool probed;
@@ -55,8 +55,9 @@ struct e2b_instance {
     char **env; /* of its own: NAME=VALUE */
     char home[E2B_HOME_SIZE];
     struct shells shells;
-    struct pace *pace;    /* of its envd, which somebody in there may have taken the place of */
-    struct tended tended; /* keep.c's */
+    struct pace *pace;     /* of its envd, which somebody in there may have taken the place of */
+    struct keeper *keeper; /* the backend's */
+    struct tended tended;  /* keep.c's */
 
     pthread_mutex_t lock; /* of all that follows */
     struct e2b_sandbox sandbox;

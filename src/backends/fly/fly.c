@@ -63,7 +63,7 @@ static struct backend *backend_free(struct backend *backend)
     if (!backend)
         return NULL;
     struct fly_backend *b = fly_of(backend);
-    keeper_free(b->keeper);
+    keepers_done(&b->keepers);
     fly_account_free(b->account);
     fly_queues_free(b->queues);
     fly_listing_done(&b->listing);
@@ -152,6 +152,6 @@ struct backend *fly_new(const struct fly_options *o, struct error *err)
     say_what_it_is(b);
     b->queues = fly_queues_new(o->calls_each_s);
     fly_listing_init(&b->listing);
-    b->keeper = keeper_new();
+    keepers_init(&b->keepers);
     return &b->base;
 }

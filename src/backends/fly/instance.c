@@ -67,6 +67,7 @@ static struct fly_instance *instance_new(struct fly_backend *b, const struct com
     i->shape = b->shape;
     i->env = o && o->given & COMPUTER_ENV ? strv_copy(o->env) : NULL;
     shells_init(&i->shells, b->shell);
+    i->keeper = keepers_choose(&b->keepers);
     list_init(&i->tended.node);
     fly_calls_init(&i->calls);
     pthread_mutex_init(&i->lock, NULL);

@@ -1,4 +1,4 @@
-/* Computers are looked after one after the other: the leases of temporary ones in which nothing was run for a
+/* Computers are looked after a few at once: the leases of temporary ones in which nothing was run for a
  * while are renewed, so that what nobody uses any more, as after the server's death, ends by itself; and what
  * was killed is ended, since who kills doesn't wait. */
 #include "backends/fly/private.h"
@@ -54,15 +54,15 @@ void fly_keep_add(struct fly_instance *i)
     i->to_end = false;
     pthread_mutex_unlock(&i->lock);
     fly_touched(i);
-    keeper_add(i->backend->keeper, &i->tended);
-    if (i->temporary && keeper_ask(i->backend->keeper, &i->tended,
-                                   clock_now() + part_of_lease(i->backend, RENEWALS_EACH_LEASE)) < 0)
+    keeper_add(i->keeper, &i->tended);
+    if (i->temporary &&
+        keeper_ask(i->keeper, &i->tended, clock_now() + part_of_lease(i->backend, RENEWALS_EACH_LEASE)) < 0)
         log_warning("no thread is to be had that renews the leases of machines");
 }
 
 void fly_keep_remove(struct fly_instance *i)
 {
-    keeper_remove(i->backend->keeper, &i->tended);
+    keeper_remove(i->keeper, &i->tended);
 }
 
 void fly_keep_end(struct fly_instance *i)
@@ -70,5 +70,5 @@ void fly_keep_end(struct fly_instance *i)
     pthread_mutex_lock(&i->lock);
     i->to_end = true;
     pthread_mutex_unlock(&i->lock);
-    (void)!keeper_ask(i->backend->keeper, &i->tended, clock_now());
+    (void)!keeper_ask(i->keeper, &i->tended, clock_now());
 }

@@ -58,7 +58,7 @@ struct fly_backend {
     char guest_name[20];        /* which program of ours it is that goes into machines */
     struct fly_queues *queues;
     struct fly_listing listing;
-    struct keeper *keeper; /* of all computers */
+    struct keepers keepers; /* of all computers */
 };
 
 /* A machine, as the API tells of it. */
@@ -80,6 +80,7 @@ struct fly_instance {
     char **env;                                                   /* of its own: NAME=VALUE; or NULL */
     struct shells shells;
     _Atomic int64_t touched_at; /* when its lease was last renewed, by whatever was run in it */
+    struct keeper *keeper;      /* the backend's */
     struct tended tended;       /* keep.c's */
 
     pthread_mutex_t lock; /* of all that follows */

@@ -31,7 +31,7 @@ static struct modal_instance *instance_new(struct modal_backend *b, const struct
     pthread_condattr_t attr;
     i->base.ops = b->base.ops;
     i->backend = b;
-    i->keeper = b->keepers[atomic_fetch_add(&b->next_keeper, 1) % MODAL_KEEPERS];
+    i->keeper = keepers_choose(&b->keepers);
     snprintf(i->id, sizeof(i->id), "%s", spec->id);
     i->temporary = spec->temporary;
     i->network = o->given & COMPUTER_NETWORK ? o->network : b->network;

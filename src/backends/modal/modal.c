@@ -60,8 +60,7 @@ static struct backend *backend_free(struct backend *backend)
     if (!backend)
         return NULL;
     struct modal_backend *b = modal_of(backend);
-    for (size_t n = 0; n < MODAL_KEEPERS; n++)
-        keeper_free(b->keepers[n]);
+    keepers_done(&b->keepers);
     modal_account_free(b->account);
     free(b->image);
     free(b->shell);
@@ -138,8 +137,7 @@ struct backend *modal_new(const struct modal_options *o, struct error *err)
                                b->image, b->gpu ? ", with a GPU: " : "", b->gpu ? b->gpu : "");
     b->limits = xasprintf("%g CPU and %lld MiB of memory are reserved, which is no limit", b->cpus,
                           (long long)b->memory_mib);
-    for (size_t n = 0; n < MODAL_KEEPERS; n++)
-        b->keepers[n] = keeper_new();
+    keepers_init(&b->keepers);
     modal_guest_path(b->guest);
     return b->account ? &b->base : backend_free(&b->base);
 }

@@ -18,8 +18,6 @@
 #define MODAL_LABEL_SANDBOX "kilntainers.sandbox"
 #define MODAL_TAGS_MAX 16
 
-/* Threads that look after computers: what is slow with one doesn't hold up all others. */
-#define MODAL_KEEPERS 4
 #define MODAL_SPENT_MAX 8 /* images of one computer */
 
 struct modal_backend {
@@ -32,8 +30,7 @@ struct modal_backend {
     bool network;
     char *environment, *limits; /* for describe */
     char guest[MODAL_GUEST_PATH_SIZE];
-    struct keeper *keepers[MODAL_KEEPERS];
-    atomic_uint next_keeper;
+    struct keepers keepers; /* of all computers */
 };
 
 /* Where the files of a computer are. Any may be "". Kept in a file of the computer's folder as well, since
