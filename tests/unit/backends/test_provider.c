@@ -98,10 +98,19 @@ static void test_what_is_no_json_is_refused(void **state)
         "HTTP/1.1 200 OK\r\n" JSON "Content-Length: 0\r\n\r\n",
     };
     for (size_t i = 0; i < ARRAY_LEN(answers); i++) {
-        ANSWERS(answers[i]);
+        ANSWERS(answers[i], OK);
+        assert_int_equal(call("POST", false), -1);
+        assert_int_equal(err.code, ERR_UNAVAILABLE);
+        assert_non_null(strstr(err.msg, "Cloud answered POST"));
+        assert_int_equal(call("GET", false), 0);
+        afresh();
+        ANSWERS(answers[i], OK); /* what harms nothing is asked for once more */
+        assert_int_equal(call("GET", false), 0);
+        afresh();
+        ANSWERS(answers[i], answers[i]);
         assert_int_equal(call("GET", false), -1);
         assert_int_equal(err.code, ERR_UNAVAILABLE);
-        assert_non_null(strstr(err.msg, "Cloud"));
+        assert_non_null(strstr(err.msg, "Cloud answered GET"));
         afresh();
     }
 }
