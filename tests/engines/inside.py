@@ -66,8 +66,9 @@ class Service:
 
     def start(self):
         with open(self.log, "ab") as log:
-            process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=run_folder,
-                                       start_new_session=True) # conmon writes files where it is
+            # Engines and what they start write files where they are, and where temporary ones are, that nobody removes.
+            process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.log.parent,
+                                       env={**os.environ, "TMPDIR": str(self.log.parent)}, start_new_session=True)
         self.pid_file.write_text(f"{process.pid}\n")
         deadline = time.monotonic() + START_SECONDS
         while not self.answers():

@@ -1,9 +1,9 @@
-// Servers that die, and several on one account of a provider: what costs is ended by the next one, permanent computers are found
+// What holds at each provider for servers that die, and for several on one account: what costs is ended by the next one, permanent computers are found
 // again, nothing is there twice, and nobody ends what is another's. SCALE=full: killed at each request; else at one of three.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { eventually, temporaryFolder } from '../integration/support/machine.mjs';
-import { NAMES, PROVIDERS, call, world } from './worlds.mjs';
+import { PROVIDERS, call, world } from './worlds.mjs';
 import { needsRooms } from './support.mjs';
 
 const STRIDE = process.env.SCALE === 'full' ? 1 : 3;
@@ -65,7 +65,7 @@ async function killAt(where, operation, moment, n) {
     return was;
 }
 
-for (const name of NAMES) {
+export function severalServers(name) {
     const { file } = PROVIDERS[name];
     for (const [nth, [what, moment]] of Object.entries(MOMENTS).entries()) {
         test(`${name}: a server that is killed ${what}`, needsRooms, async (t) => {
