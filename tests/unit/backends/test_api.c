@@ -141,6 +141,15 @@ static void test_statuses_are_codes(void **state)
     }
 }
 
+static void be_refused_with_500(const char *body, struct error *err)
+{
+    const struct engine_answer answers[] = {{.request = "GET /v1.41/x", .status = 500, .body = body}, {0}};
+    struct engine_double d;
+    engine_double_start(&d, answers);
+    assert_int_equal(engine_call(&d.engine, "GET", "/x", NULL, &wait_long, NULL, err), -1);
+    engine_double_stop(&d);
+}
+
 static void test_absence_may_be_told_with_500(void **state)
 {
     static const struct {
@@ -155,15 +164,10 @@ static void test_absence_may_be_told_with_500(void **state)
         {"no such container", ERR_UNAVAILABLE},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        const struct engine_answer answers[] = {
-            {.request = "GET /v1.41/x", .status = 500, .body = cases[i].body}, {0}};
-        struct engine_double d;
         struct error err = ERROR_INIT;
-        engine_double_start(&d, answers);
-        assert_int_equal(engine_call(&d.engine, "GET", "/x", NULL, &wait_long, NULL, &err), -1);
+        be_refused_with_500(cases[i].body, &err);
         if (err.code != cases[i].code)
             fail_msg("%s: %s", cases[i].body, err.msg);
-        engine_double_stop(&d);
     }
 }
 
@@ -185,17 +189,12 @@ static void test_refusals_are_shown_as_plain_text(void **state)
         {many, NULL},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        const struct engine_answer answers[] = {
-            {.request = "GET /v1.41/x", .status = 500, .body = cases[i].body}, {0}};
-        struct engine_double d;
         struct error err = ERROR_INIT;
-        engine_double_start(&d, answers);
-        assert_int_equal(engine_call(&d.engine, "GET", "/x", NULL, &wait_long, NULL, &err), -1);
+        be_refused_with_500(cases[i].body, &err);
         if (cases[i].words)
             assert_string_equal(err.msg, cases[i].words);
         else
             assert_true(strlen(err.msg) < 400);
-        engine_double_stop(&d);
     }
 }
 
