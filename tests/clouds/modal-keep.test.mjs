@@ -114,6 +114,20 @@ test('what can\'t be deleted now is deleted later; a snapshot whose answer was l
     assert.equal((await server.run('cat file', HERE)).stdout, 'kept\nmore\nmost\n');
 });
 
+for (const tool of ['computer_delete', 'computer_factory_reset']) {
+    test(`${tool}: a snapshot whose answer was lost goes with the files that it is of`, needsRooms, async (t) => {
+        const { fake, server } = await world(t);
+        await server.run('echo kept >file', KEPT);
+        const everybodys = await images(fake);
+        await fake.faults([{ match: SNAPSHOT, times: 0, handled: true, grpc: UNAVAILABLE, message: 'not now' }]);
+        assert.equal((await call(server, 'computer_restart', HERE)).code, 'unavailable');
+        await fake.faults([]);
+        assert.equal((await images(fake)).length, everybodys.length + 1);
+        assert.equal((await call(server, tool, HERE)).ok, true);
+        assert.deepEqual(await images(fake), everybodys);
+    });
+}
+
 test('a permanent computer that is idle has a snapshot, so that the end of its sandbox loses little', needsRooms, async (t) => {
     const { fake, server } = await world(t, { args: ['--sandbox-timeout', '80'] });
     await server.run('true');

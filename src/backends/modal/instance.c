@@ -210,6 +210,8 @@ int modal_put_down(struct modal_instance *i, bool keep, const struct wait *wait,
     struct modal_account *a = i->backend->account;
     if (keep && modal_save(i, wait, err) < 0)
         return -1;
+    if (!keep)
+        modal_claim(i, wait);
     const struct modal_state before = modal_state_of(i);
     if (before.sandbox[0] && modal_api_terminate(a, before.sandbox, wait, err) < 0)
         return -1;

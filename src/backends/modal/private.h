@@ -100,6 +100,8 @@ struct modal_state modal_state_of(struct modal_instance *i);
 /* Its files as they are now become the last snapshot, if something has run since the one before, or may have.
  * 1: there is no sandbox, so that what there was holds. Not while anything else changes where it is. */
 int modal_save(struct modal_instance *i, const struct wait *wait, struct error *err);
+/* Before its sandbox ends for good: a snapshot whose answer was lost becomes one that is spent. */
+void modal_claim(struct modal_instance *i, const struct wait *wait);
 /* Deletes what is spent, as far as that can be done now: the next call does the rest. */
 void modal_tidy(struct modal_instance *i, const struct wait *wait);
 /* Deletes all images that are a computer's alone; nothing runs of it. */

@@ -53,17 +53,37 @@ static void note(struct modal_instance *i, const char *image, bool holds)
 }
 
 /* The answer to the last one never came, as when the server died: the same is asked for once more, and is
- * nobody's. Then a new one, whose key is written down before. */
+ * nobody's. 1: there is no sandbox. */
+static int claim(struct modal_instance *i, struct modal_router *router, const struct wait *wait,
+                 struct error *err)
+{
+    char image[MODAL_ID_SIZE];
+    if (!modal_state_of(i).asked[0])
+        return 0;
+    const int lost = take(i, router, wait, image, err);
+    if (lost == 0)
+        note(i, image, false);
+    return lost;
+}
+
+void modal_claim(struct modal_instance *i, const struct wait *wait)
+{
+    struct error why = ERROR_INIT;
+    pthread_mutex_lock(&i->lock);
+    struct modal_router *router = i->router;
+    pthread_mutex_unlock(&i->lock);
+    if (router && claim(i, router, wait, &why) < 0)
+        log_warning("a snapshot of computer %s may be left behind at Modal: %s", i->id, why.msg);
+}
+
+/* A new one, whose key is written down before. */
 static int save_anew(struct modal_instance *i, struct modal_router *router, const struct wait *wait,
                      struct error *err)
 {
     char image[MODAL_ID_SIZE];
-    if (modal_state_of(i).asked[0]) {
-        const int lost = take(i, router, wait, image, err);
-        if (lost != 0)
-            return lost;
-        note(i, image, false);
-    }
+    const int lost = claim(i, router, wait, err);
+    if (lost != 0)
+        return lost;
     pthread_mutex_lock(&i->lock);
     modal_uuid(i->state.asked);
     pthread_mutex_unlock(&i->lock);
