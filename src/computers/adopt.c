@@ -86,16 +86,21 @@ static enum found adopt(struct computer *c, const struct owner *self, const stru
     return FOUND_ERROR;
 }
 
+/* In the place of what was there. */
+static void put(struct backend_found *place, struct backend_found *f)
+{
+    backend_found_done(place);
+    *place = *f;
+    *f = (struct backend_found){0};
+}
+
 /* Of two, one has replaced the other, whose server died before it had removed that: the newer one. Times of
  * one backend are of one form: as texts they are in order. */
 static void choose(void *ctx, struct backend_found *f)
 {
     struct backend_found *chosen = ctx;
-    if (chosen->id && strcmp(chosen->created_at, f->created_at) >= 0)
-        return;
-    backend_found_done(chosen);
-    *chosen = *f;
-    *f = (struct backend_found){0};
+    if (!chosen->id || strcmp(chosen->created_at, f->created_at) < 0)
+        put(chosen, f);
 }
 
 /* RECORD: one that may be taken up or removed. What a dead server has left is removed. */
@@ -167,11 +172,8 @@ static void note_rival(void *ctx, struct backend_found *f)
 {
     struct rivals *r = ctx;
     struct backend_found *place = strcmp(f->key, r->key) == 0 ? &r->ours : &r->eldest;
-    if (place->id && is_elder(place, f))
-        return;
-    backend_found_done(place);
-    *place = *f;
-    *f = (struct backend_found){0};
+    if (!place->id || !is_elder(place, f))
+        put(place, f);
 }
 
 /* 0: nobody else has it; 1: whoever made it first has; 2: ours is the first. */

@@ -217,27 +217,25 @@ export class Room {
         return { name, theirs, stream: new net.Socket({ fd: ours, readable: false, writable: true }) };
     }
 
-    // A signal to every process of the room but the first; and what is done before and then.
-    signalAll(signal, before = ':', then = ':') {
-        execFileSync('/usr/bin/nsenter', [...this.#enter(), '--', '/bin/sh', '-c', `${before}; kill -${signal} -1; ${then}`], {
-            stdio: 'ignore',
-            env: {},
-        });
+    // A shell's command in the room; `$*` are the folders in /proc of all processes but the first.
+    #run(command) {
+        const all = 'set -- /proc/[2-9]* /proc/1?*';
+        execFileSync('/usr/bin/nsenter', [...this.#enter(), '--', '/bin/sh', '-c', `${all}; ${command}`], { stdio: 'ignore', env: {} });
     }
 
     freeze() {
-        this.signalAll('STOP');
+        this.#run('kill -STOP -1');
     }
 
     thaw() {
-        this.signalAll('CONT');
+        this.#run('kill -CONT -1');
         for (const { child } of this.#children) child.kill('SIGCONT'); // nsenter stops with its child
     }
 
     // Ends every process but the first. One that is killed is there until it is its turn to run: its program is waited for. Not for
     // those that come later: the first begins another `sleep` at once. A pattern that nothing matches stays, and is to match nothing then.
     endAll() {
-        this.signalAll('KILL', 'set -- /proc/[2-9]* /proc/1?*', 'for one; do while [ "$one" != /proc/$$ ] && [ -e "$one/exe" ]; do :; done; done');
+        this.#run('kill -KILL -1; for one; do while [ "$one" != /proc/$$ ] && [ -e "$one/exe" ]; do :; done; done');
         for (const { child } of this.#children) child.kill('SIGCONT');
     }
 

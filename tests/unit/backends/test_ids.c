@@ -151,6 +151,14 @@ static int die(void *ctx, struct error *err)
     _exit(0);
 }
 
+static void be_killed_while_moving(struct moving *m)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        ids_move(&ranges, m->base, m->to, die, m, NULL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
 /* Killed before the folder has its new name, or after: it has its range, whoever takes the new name has
  * another, and what is given back is free again. */
 static void test_killed_while_a_range_moves(void **state)
@@ -159,10 +167,7 @@ static void test_killed_while_a_range_moves(void **state)
         _cleanup_(cleanup_free) char *from = temporary_path("from");
         _cleanup_(cleanup_free) char *to = temporary_path("to");
         struct moving m = {.from = from, .to = to, .fails = fails, .base = take("from")};
-        pid_t pid = fork();
-        if (pid == 0)
-            ids_move(&ranges, m.base, to, die, &m, NULL);
-        assert_int_equal(waitpid(pid, NULL, 0), pid);
+        be_killed_while_moving(&m);
         _cleanup_(cleanup_free) char *rival = temporary_path("rival");
         const char *holder = fails ? from : to;
         temporary_folder("rival");
@@ -186,10 +191,7 @@ static void test_killed_before_a_move_and_put_aside(void **state)
     _cleanup_(cleanup_free) char *to = temporary_path("to");
     _cleanup_(cleanup_free) char *aside = temporary_path("aside");
     struct moving m = {.from = from, .to = to, .fails = true, .base = take("from")};
-    pid_t pid = fork();
-    if (pid == 0)
-        ids_move(&ranges, m.base, to, die, &m, NULL);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    be_killed_while_moving(&m);
     assert_int_equal(rename(from, aside), 0);
     assert_int_equal(ids_give_back(&ranges, aside, m.base, NULL), 0);
     temporary_folder("to"); /* which has other ids, or none */
@@ -207,10 +209,7 @@ static void test_who_is_taken_up_holds_one_range(void **state)
     _cleanup_(cleanup_free) char *from = temporary_path("from");
     _cleanup_(cleanup_free) char *to = temporary_path("to");
     struct moving m = {.from = from, .to = to, .base = take("from")};
-    pid_t pid = fork();
-    if (pid == 0)
-        ids_move(&ranges, m.base, to, die, &m, NULL);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    be_killed_while_moving(&m);
     assert_int_equal(rmdir(to), 0);
     const uint32_t base = take("to");
     _cleanup_(cleanup_free) char *rival = temporary_path("rival");

@@ -330,6 +330,20 @@ static void test_a_kill_ends_commands(void **state)
     end(&w);
 }
 
+static void assert_it_fails(const struct engine_answer *answers, enum engine_kind kind, enum error_code code,
+                            const char *of)
+{
+    struct world w;
+    struct exec_result r;
+    struct error err;
+    const struct exec_request request = request_of("true");
+    begin(&w, answers, kind);
+    assert_int_equal(run(&w, &request, &r, &err), -1);
+    if (err.code != code)
+        fail_msg("%s: %s", of, err.msg);
+    end(&w);
+}
+
 static void test_a_container_that_is_gone(void **state)
 {
     static const struct {
@@ -348,15 +362,7 @@ static void test_a_container_that_is_gone(void **state)
             {.request = LOOK, .status = cases[i].status, .body = cases[i].look},
             {0},
         };
-        struct world w;
-        struct exec_result r;
-        struct error err;
-        const struct exec_request request = request_of("true");
-        begin(&w, answers, ENGINE_DOCKER);
-        assert_int_equal(run(&w, &request, &r, &err), -1);
-        if (err.code != cases[i].code)
-            fail_msg("%s: %s", cases[i].look, err.msg);
-        end(&w);
+        assert_it_fails(answers, ENGINE_DOCKER, cases[i].code, cases[i].look);
     }
 }
 
@@ -381,15 +387,7 @@ static void test_an_end_that_is_noticed_late(void **state)
             {.request = LOOK, .status = look ? 200 : 404, .body = look ? look : "{\"message\":\"none\"}"},
             {0},
         };
-        struct world w;
-        struct exec_result r;
-        struct error err;
-        const struct exec_request request = request_of("true");
-        begin(&w, answers, ENGINE_PODMAN);
-        assert_int_equal(run(&w, &request, &r, &err), -1);
-        if (err.code != ERR_GONE)
-            fail_msg("%s: %s", cases[i].end, err.msg);
-        end(&w);
+        assert_it_fails(answers, ENGINE_PODMAN, ERR_GONE, cases[i].end);
     }
 }
 
