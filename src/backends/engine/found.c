@@ -40,7 +40,8 @@ int engine_find(struct backend *backend, const struct computer_spec *spec, const
     return 0;
 }
 
-/* Those that are beside a computer have its labels, but not its name. */
+/* Those that are beside a computer have its labels, but not its name. A killed Docker may go on listing one
+ * that it has removed, under no name. */
 static bool is_aside(const json_t *container, const struct backend_found *f)
 {
     size_t n;
@@ -52,7 +53,7 @@ static bool is_aside(const json_t *container, const struct backend_found *f)
         if (strcmp(text + (*text == '/'), own) == 0)
             return false;
     }
-    return json_array_size(names) > 0;
+    return true;
 }
 
 /* What a list says of one beside its labels. Frozen processes are processes. */

@@ -79,27 +79,34 @@ export function runPythonsComputer(id, { temporary = false, ...more } = {}) {
     }, more);
 }
 
+// A Docker that was killed may list, until its next start, a container that it has removed and knows nothing else of.
+const isThere = (one) => one.State !== 'dead' || one.Names.length > 0;
+
+async function containers() {
+    return (await done('GET', '/containers/json?all=1')).filter(isThere);
+}
+
 // The ids of all computers that the engine knows, or of those of a kind.
 export async function computers(filter = () => true) {
-    const all = await done('GET', '/containers/json?all=1');
-    return all.filter((one) => one.Labels?.['kilntainers.computer-id']).filter(filter)
+    return (await containers()).filter((one) => one.Labels?.['kilntainers.computer-id']).filter(filter)
         .map((one) => one.Labels['kilntainers.computer-id']).sort();
 }
 
 const isOurTemporary = (one) => one.Labels['kilntainers.temporary'] === 'true' && one.Labels['kilntainers.key'];
 
 // Again and again: an engine that has just been killed may still be at something of its own with one of them.
-async function tryToRemoveAll() {
+async function tryToRemoveAll(seconds) {
     await eventually('the engine has no container', async () => {
-        const all = await done('GET', '/containers/json?all=1');
+        const all = await containers();
         await Promise.all(all.map(({ Id }) => api('DELETE', `/containers/${Id}?force=1&v=1`)));
         return all.length === 0;
-    });
+    }, seconds);
 }
 
-// What an engine never lets go of, since it was killed amid making it, it does after another start.
+// What an engine never lets go of, since it was killed amid making it, it does after another start. All within a test's time: what goes
+// on beyond that would be done to the next test's engine.
 async function removeAll() {
-    await tryToRemoveAll().catch(() => restartEngine().then(tryToRemoveAll));
+    await tryToRemoveAll(20).catch(() => restartEngine().then(() => tryToRemoveAll(20)));
 }
 
 // At once; or where the engine takes longer than clients wait, the server says so, and the next one removes what is left.
@@ -122,7 +129,7 @@ export function watch(t) {
     if (watched.has(t)) return;
     watched.add(t);
     defer(t, async () => {
-        await eventually('no temporary computer is left', async () => (await computers(isOurTemporary)).length === 0)
+        await eventually('no temporary computer is left', async () => (await computers(isOurTemporary)).length === 0, 40)
             .finally(removeAll);
     });
 }

@@ -176,7 +176,7 @@ static void test_a_list_tells_states(void **state)
                                         "box runs - b -\n"
                                         "box rests aside - c busybox\n"
                                         "box rests aside - d -\n"
-                                        "box rests - e -\n");
+                                        "box rests aside - e -\n");
     end(&w);
 }
 
