@@ -23,6 +23,7 @@ import images
 
 run_folder = pathlib.Path("/run/sandbox-engine")
 START_SECONDS = 60
+END_SECONDS = 10
 PRIVATE = ("/run", "/etc/docker", "/etc/containers/networks", "/opt/containerd", "/var/lib/containers")
 OPEN, BY_PASSWORD = "127.0.0.1:5000", "127.0.0.1:5001"
 USER, PASSWORD = "reader", "correct horse"
@@ -59,10 +60,11 @@ def cut_off():
 
 
 class Service:
-    """A program that runs until we end; it is up once it answers over HTTP."""
-    def __init__(self, name, log, command, connect, question):
+    """A program that runs until we end; it is up once it answers over HTTP. What it has started ends soon after it."""
+    def __init__(self, name, log, command, connect, question, started=None):
         self.log, self.command, self.connect, self.question = log, command, connect, question
         self.pid_file = run_folder / f"{name}.pid"
+        self.started = started  # another such file
 
     def start(self):
         with open(self.log, "ab") as log:
@@ -87,12 +89,19 @@ class Service:
             connection.close()
 
     def stop(self):
+        self.await_end(self.pid_file, signal.SIGTERM)
+        if self.started:
+            self.await_end(self.started, seconds=END_SECONDS)
+
+    @staticmethod
+    def await_end(pid_file, number=None, seconds=None):
         try:
-            process = os.pidfd_open(int(self.pid_file.read_text()))
+            process = os.pidfd_open(int(pid_file.read_text()))
         except (OSError, ValueError):
             return  # it doesn't run
-        signal.pidfd_send_signal(process, signal.SIGTERM)
-        select.select([process], [], [])
+        if number:
+            signal.pidfd_send_signal(process, number)
+        select.select([process], [], [], seconds)
         os.close(process)
 
 
@@ -110,7 +119,9 @@ def docker(folder, network=True):
         "data-root": str(folder / "docker"), "exec-root": str(run_folder / "docker"), "pidfile": str(run_folder / "dockerd.pid"),
         "hosts": [f"unix://{place}"], "storage-driver": "overlay2", "exec-opts": ["native.cgroupdriver=cgroupfs"],
         "features": {"buildkit": False}, "shutdown-timeout": 2, "ip6tables": False, **bridge}))
-    return Service("docker", folder / "docker.log", ["dockerd", "--config-file", settings], lambda: UnixConnection(place), "/_ping")
+    # A dockerd that finds the containerd of a killed one, which is about to end, starts none, and waits for it in vain.
+    return Service("docker", folder / "docker.log", ["dockerd", "--config-file", settings], lambda: UnixConnection(place), "/_ping",
+                   started=run_folder / "docker/containerd/containerd.pid")
 
 
 def podman(folder, _network=True):
