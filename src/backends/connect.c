@@ -68,7 +68,8 @@ static size_t add_headers(const struct provider *p, struct http_header ret[PROVI
 struct calling {
     const struct provider *provider;
     const char *path;
-    const json_t *message;
+    const char *body; /* as it goes out; each attempt sends the same */
+    size_t size;
     json_t **ret; /* may be NULL */
     struct connect_stream **ret_stream;
 };
@@ -78,15 +79,14 @@ static int attempt_call(void *ctx, struct provider_turn *t, const struct wait *w
     const struct calling *c = ctx;
     const struct provider *p = c->provider;
     struct http_header headers[PROVIDER_HEADERS_MAX + 1];
-    _cleanup_(cleanup_free) char *text = json_dumps(c->message, JSON_COMPACT);
     _cleanup_(http_response_done) struct http_response r = {0};
     const struct http_request request = {
         .method = "POST",
         .path = c->path,
         .headers = headers,
         .header_count = add_headers(p, headers),
-        .body = text,
-        .body_len = strlen(text),
+        .body = c->body,
+        .body_len = c->size,
         .content_type = "application/json",
         .max_body = RESPONSE_MAX,
         .wait = *wait,
@@ -107,7 +107,8 @@ static int attempt_call(void *ctx, struct provider_turn *t, const struct wait *w
 int connect_call(const struct provider *p, const char *path, const json_t *message, const struct wait *wait,
                  json_t **ret, struct error *err)
 {
-    struct calling c = {.provider = p, .path = path, .message = message, .ret = ret};
+    _cleanup_(cleanup_free) char *text = json_dumps(message, JSON_COMPACT);
+    struct calling c = {.provider = p, .path = path, .body = text, .size = strlen(text), .ret = ret};
     struct provider_turn turn = {.pace = p->pace};
     return provider_in_turn(&turn, wait, attempt_call, &c, err);
 }
@@ -117,22 +118,15 @@ static int attempt_stream(void *ctx, struct provider_turn *t, const struct wait 
     const struct calling *c = ctx;
     const struct provider *p = c->provider;
     struct http_header headers[PROVIDER_HEADERS_MAX + 1];
-    _cleanup_(cleanup_free) char *text = json_dumps(c->message, JSON_COMPACT);
-    const size_t n = strlen(text);
-    const uint32_t size = htonl((uint32_t)n);
-    _cleanup_(buf_done) struct buf body = BUF_INIT(n + ENVELOPE_BYTES);
     _cleanup_(http_response_done) struct http_response r = {0};
     struct http_reply *reply = NULL;
-    if (buf_append_byte(&body, 0) < 0 || buf_append(&body, &size, sizeof(size)) < 0 ||
-        buf_append(&body, text, n) < 0)
-        return error_set(err, ERR_LIMIT, "out of memory");
     const struct http_request request = {
         .method = "POST",
         .path = c->path,
         .headers = headers,
         .header_count = add_headers(p, headers),
-        .body = body.data,
-        .body_len = body.len,
+        .body = c->body,
+        .body_len = c->size,
         .content_type = STREAM_TYPE,
         .wait = *wait,
     };
@@ -154,7 +148,15 @@ static int attempt_stream(void *ctx, struct provider_turn *t, const struct wait 
 int connect_open(const struct provider *p, const char *path, const json_t *message, const struct wait *wait,
                  struct connect_stream **ret, int *ret_status, struct error *err)
 {
-    struct calling c = {.provider = p, .path = path, .message = message, .ret_stream = ret};
+    _cleanup_(cleanup_free) char *text = json_dumps(message, JSON_COMPACT);
+    const size_t n = strlen(text);
+    const uint32_t size = htonl((uint32_t)n);
+    _cleanup_(buf_done) struct buf body = BUF_INIT(n + ENVELOPE_BYTES);
+    *ret_status = 0;
+    if (buf_append_byte(&body, 0) < 0 || buf_append(&body, &size, sizeof(size)) < 0 ||
+        buf_append(&body, text, n) < 0)
+        return error_set(err, ERR_LIMIT, "out of memory");
+    struct calling c = {.provider = p, .path = path, .body = body.data, .size = body.len, .ret_stream = ret};
     struct provider_turn turn = {.pace = p->pace};
     const int failed = provider_in_turn(&turn, wait, attempt_stream, &c, err);
     *ret_status = turn.status;

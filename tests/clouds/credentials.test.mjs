@@ -82,6 +82,17 @@ for (const name of NAMES) {
         }
     });
 
+    test(`${name}: who has no credential is told that before all else`, async (t) => {
+        const { row, start } = await world(t, name);
+        const server = await start({ env: row.none, stateDir: temporaryFolder(t, 'state-') });
+        for (const computer of [{}, { computer_id: 'one', temporary: false }]) {
+            const { value } = await server.exec({ command: 'true', ...computer });
+            assert.equal(value.code, 'denied');
+            assert.match(value.error, /^(E2B|Fly|Modal) needs an? (API key|login|token): /);
+            assert.ok(value.error.includes(Object.keys(row.none)[0]), value.error);
+        }
+    });
+
     // Whoever could trace the server could read its memory: the kernel asks the same for all of /proc that is private.
     test(`${name}: other processes of its user can't look into the server`, { skip: isRoot ? false : 'needs root, to be another user' }, async (t) => {
         const user = 65534;

@@ -182,7 +182,7 @@ test('what it is told by options, of all and of one', needsRooms, async (t) => {
     assert.deepEqual([one.region, one.config.image, one.config.guest, one.config.rootfs],
         ['fra', 'alpine:3', { cpu_kind: 'performance', cpus: 2, memory_mb: 4096 }, { persist: 'never', size_gb: 8 }]);
     assert.deepEqual([own.config.image, own.config.guest.cpus, own.config.guest.memory_mb], ['debian:12', 4, 8192]);
-    for (const [args, words] of [[{ memory: '100m' }, /multiple of 256/], [{ cpu: 1.5 }, /whole CPUs/], [{ network: false }, /network/], [{ image: 'no-such-image' }, /no-such-image/]]) {
+    for (const [args, words] of [[{ memory: '100m' }, /multiple of 256/], [{ cpu: 1.5 }, /whole CPUs: give cpu as/], [{ network: false }, /network/], [{ image: 'no-such-image' }, /no-such-image/]]) {
         const refused = await call(server, 'computer_create', { computer_id: 'refused', ...args });
         assert.match(refused.error, words);
     }

@@ -39,6 +39,7 @@ const modal = (generation, more) => ({
     freely: {},
     env: (home) => ({ HOME: home, MODAL_CONFIG_PATH: path.join(home, 'none.toml'), MODAL_SANDBOX_V2: generation }),
     wrong: { MODAL_TOKEN_SECRET: 'as-fedcba9876543210GEHEIMfedcba9876' },
+    none: { MODAL_TOKEN_SECRET: '' },
     given: ' /modal.client.ModalClient/',
     tokens: /eyJ[\w-]{10,}/, // of the account and of its sandboxes' routers
     create: MODAL_CREATE,
@@ -59,6 +60,7 @@ export const PROVIDERS = {
         freely: {},
         env: (home) => ({ HOME: home }),
         wrong: { E2B_API_KEY: 'e2b_fedcba9876543210fedcba9876543210fedcba98' },
+        none: { E2B_API_KEY: '' },
         given: ' /(v2/)?sandboxes', // requests that have the secret
         tokens: /ea_[0-9a-f]{32}/, // of its sandboxes
         create: E2B_CREATE,
@@ -81,6 +83,7 @@ export const PROVIDERS = {
         freely: { options: ['--no-rate-limits'], args: ['--fly-rate', '1000'] },
         env: (home) => ({ HOME: home, KILNTAINERS_FLY_STATE_FILE: path.join(home, 'fly.json'), FLY_APP_NAME: 'app' }),
         wrong: { FLY_API_TOKEN: 'fm2_fedcba9876543210GEHEIMfedcba9876543210' },
+        none: { FLY_API_TOKEN: '', FLY_ACCESS_TOKEN: '', FLY_TOKEN: '', AUTO_INSTALL_FLYCTL: 'false' },
         given: '',
         tokens: /no such thing/,
         create: FLY_CREATE,

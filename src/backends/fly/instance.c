@@ -35,7 +35,7 @@ static int read_options(const struct computer_options *o, struct fly_shape *shap
     if (given & COMPUTER_IMAGE && strlen(o->image) >= sizeof(shape->image))
         return error_set(err, ERR_INVALID, "the name of the image is too long");
     if (given & COMPUTER_CPUS && (o->cpus < 1 || o->cpus != (double)(int64_t)o->cpus))
-        return error_set(err, ERR_INVALID, "a machine of Fly has whole CPUs: give cpus as 1, 2, 4, 8 or 16");
+        return error_set(err, ERR_INVALID, "a machine of Fly has whole CPUs: give cpu as 1, 2, 4, 8 or 16");
     if (given & COMPUTER_MEMORY &&
         (o->memory_bytes <= 0 || o->memory_bytes % (MEMORY_STEP_MB * (int64_t)MIB)))
         return error_set(err, ERR_INVALID, "a machine of Fly has a multiple of %d MiB of memory",

@@ -137,6 +137,15 @@ struct modal_account *modal_account_free(struct modal_account *a)
     return NULL;
 }
 
+int modal_has_token(const struct modal_account *a, struct error *err)
+{
+    if (a->token_id && a->token_secret)
+        return 0;
+    return error_set(err, ERR_DENIED,
+                     "Modal needs a token: run `modal setup`, or set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET "
+                     "(modal.com/settings/tokens makes one)");
+}
+
 /* --- the auth token --- */
 
 /* The seconds that a JWT says it lives on. What says nothing, or makes no sense by our clock, has a time all
@@ -232,7 +241,7 @@ int modal_know(struct modal_account *a, struct modal_known *k,
                void *ctx, const struct wait *wait, char ret[MODAL_ID_SIZE], struct error *err)
 {
     struct error why = ERROR_INIT;
-    int failed = 0;
+    int failed = modal_has_token(a, &why); /* whatever it was wanted for */
     pthread_mutex_lock(&a->lock);
     while (failed == 0 && !k->text[0]) {
         const int joined = attempt_join(&k->attempt, &a->lock, wait, &why);

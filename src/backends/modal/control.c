@@ -159,11 +159,8 @@ static void add_number(struct heads *h, size_t slot, const char *name, double va
 static int make_heads(struct modal_account *a, bool with_auth, const struct wait *wait, struct heads *h,
                       struct error *err)
 {
-    if (!a->token_id || !a->token_secret)
-        return error_set(
-            err, ERR_DENIED,
-            "Modal needs a token: run `modal setup`, or set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET "
-            "(modal.com/settings/tokens makes one)");
+    if (modal_has_token(a, err) < 0)
+        return -1;
     add(h, "x-modal-client-type", "8");
     add(h, "x-modal-client-version", "1.0.0");
     add(h, "x-modal-token-id", a->token_id);
