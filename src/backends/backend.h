@@ -206,9 +206,10 @@ struct backend_ops {
     void (*describe)(const struct backend *b, struct backend_description *ret);
 
     /* Makes ahead of time, in the folder and by the key of a spec without an id, what create would make, as
-     * far as it isn't the computer's own. ret: a computer that isn't complete, and gets so by give_id; until
-     * then there is no exec. If it stays NULL, create is told (`prepared`), with the same key; the folder may
-     * have moved. NULL: there is nothing. What it has made, remove or reap removes; also after a failure. */
+     * far as it isn't the computer's own. ret: a computer that isn't complete, and gets so by begin and
+     * give_id; until then there is no exec. If it stays NULL, create is told (`prepared`), with the same key;
+     * the folder may have moved. NULL: there is nothing. What it has made, remove or reap removes; also after
+     * a failure. */
     int (*prepare)(struct backend *b, const struct computer_spec *spec, struct instance **ret,
                    struct error *err);
     /* Computers that outlive the state directory's memory of them. Both NULL: there are none. fn is called
@@ -242,9 +243,9 @@ struct backend_ops {
     bool (*paused)(struct instance *i, const struct wait *wait);
     /* Somebody wants a computer that prepare or create made for a spec without an id: it gets what it is to
      * have of its own (NULL: nothing), only of late_options, and begins with what takes it time, beside the
-     * caller. From then on record tells of that. give_id comes next; nobody has used it. ERR_UNSUPPORTED: it
-     * is too late for that; after any failure the computer is to be removed. NULL: there is nothing to begin,
-     * and no late_options. */
+     * caller. From then on record tells of that. give_id comes next, and never without it; nobody has used
+     * it. ERR_UNSUPPORTED: it is too late for that; after any failure the computer is to be removed. NULL:
+     * there is nothing to begin, and no late_options. */
     int (*begin)(struct instance *i, const struct computer_options *options, struct error *err);
     /* Gives a computer that create made for a spec without an id ("") the id of this one: it is then as if it
      * had been made for it. While no exec runs. `move` brings its folder to spec->folder, or fails and leaves

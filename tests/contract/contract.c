@@ -114,6 +114,28 @@ void computer_create(struct contract_computer *c)
         fail_msg("create: %s", err.msg);
 }
 
+static int stay(void *ctx, struct error *err)
+{
+    return 0;
+}
+
+void computer_create_ahead(struct contract_computer *c)
+{
+    struct backend *b = c->t->backend;
+    struct computer_spec ahead = c->spec;
+    struct error err = ERROR_INIT;
+    ahead.id = "";
+    ahead.options = NULL;
+    if (b->ops->prepare && b->ops->prepare(b, &ahead, &c->instance, &err) < 0)
+        fail_msg("prepare: %s", err.msg);
+    c->spec.prepared = true;
+    if (!c->instance)
+        computer_create(c);
+    else if (b->ops->begin(c->instance, c->spec.options, &err) < 0 ||
+             b->ops->give_id(c->instance, &c->spec, stay, NULL, &err) < 0)
+        fail_msg("begin, give_id: %s", err.msg);
+}
+
 void computer_make(struct contract *t, struct contract_computer *ret, bool temporary)
 {
     computer_begin(t, ret, temporary);

@@ -45,25 +45,11 @@ static void computers_are_separate(struct contract *t)
     computer_remove(&b);
 }
 
-static int stay(void *ctx, struct error *err)
-{
-    return 0;
-}
-
 static void a_prepared_folder_changes_nothing(struct contract *t)
 {
     struct contract_computer c;
-    struct error err = ERROR_INIT;
     computer_begin(t, &c, true);
-    struct computer_spec ahead = c.spec;
-    ahead.id = "";
-    if (t->backend->ops->prepare && t->backend->ops->prepare(t->backend, &ahead, &c.instance, &err) < 0)
-        fail_msg("prepare: %s", err.msg);
-    c.spec.prepared = true;
-    if (!c.instance)
-        computer_create(&c);
-    else if (t->backend->ops->give_id(c.instance, &c.spec, stay, NULL, &err) < 0)
-        fail_msg("give_id: %s", err.msg);
+    computer_create_ahead(&c);
     free(must_shell(&c, "echo a > file && test -O file"));
     computer_remove(&c); /* nothing of it is left either */
 }

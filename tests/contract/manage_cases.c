@@ -109,29 +109,6 @@ static void a_look_tells_what_there_is(struct contract *t)
     computer_remove(&c);
 }
 
-static int stay(void *ctx, struct error *err)
-{
-    return 0;
-}
-
-/* What was made ahead, and knew nothing of them. */
-static void create_of_prepared(struct contract_computer *c)
-{
-    struct backend *b = c->t->backend;
-    struct computer_spec ahead = c->spec;
-    struct error err = ERROR_INIT;
-    ahead.id = "";
-    ahead.options = NULL;
-    if (b->ops->prepare(b, &ahead, &c->instance, &err) < 0)
-        fail_msg("prepare: %s", err.msg);
-    c->spec.prepared = true;
-    if (!c->instance)
-        computer_create(c);
-    else if (b->ops->begin(c->instance, c->spec.options, &err) < 0 ||
-             b->ops->give_id(c->instance, &c->spec, stay, NULL, &err) < 0)
-        fail_msg("begin, give_id: %s", err.msg);
-}
-
 /* Of the limits, that the computer says the same; of the environment, that commands have it, and their own
  * wins. */
 static void options_are_kept(struct contract *t, bool ahead)
@@ -154,7 +131,7 @@ static void options_are_kept(struct contract *t, bool ahead)
     computer_begin(t, &c, false);
     c.spec.options = &options;
     if (ahead)
-        create_of_prepared(&c);
+        computer_create_ahead(&c);
     else
         computer_create(&c);
     for (int again = 0; again < 2; again++) {

@@ -331,11 +331,6 @@ int instance_prepare(struct backend *b, const struct computer_spec *spec, struct
     return failed;
 }
 
-int instance_complete(struct native_instance *i, const struct wait *wait, struct error *err)
-{
-    return i->is_blank && birth_begin(i, wait, err) < 0 ? -1 : birth_await(i, wait, err);
-}
-
 int instance_begin(struct instance *instance, const struct computer_options *options, struct error *err)
 {
     struct native_instance *i = instance_of(instance);
@@ -353,8 +348,6 @@ int instance_give_id(struct instance *instance, const struct computer_spec *spec
     struct native_instance *i = instance_of(instance);
     const struct wait wait = {.deadline = clock_now() + NAME_TIMEOUT_NS};
     struct zygote_asker asker;
-    if (i->is_blank && birth_begin(i, &wait, err) < 0) /* what it does then it does beside us */
-        return -1;
     if (!spec->temporary && keep_lock(i->folder, &wait, &i->lock, err) < 0)
         return -1;
     if (zygote_ask_name(i->zygote, i->pid, spec->id, birth_is_kept(i) ? i->lock : -1, &wait, &asker, err) < 0)

@@ -130,8 +130,6 @@ struct native_instance *instance_free(struct native_instance *i);
 void instance_forget_init(struct native_instance *i);
 /* As whose we make what is the computer's. */
 uint32_t instance_owner(const struct native_instance *i);
-/* One that is blank becomes a computer, as yet without a name. */
-int instance_complete(struct native_instance *i, const struct wait *wait, struct error *err);
 
 /* birth.c */
 /* FOLDER as the zygote names it: beneath the state directory. NULL: it isn't. */

@@ -153,7 +153,7 @@ int instance_stat(struct instance *instance, bool usage, const struct wait *wait
                   struct error *err)
 {
     struct native_instance *i = instance_of(instance);
-    if (usage && instance_complete(i, wait, err) < 0) /* its init counts, too */
+    if (usage && birth_await(i, wait, err) < 0) /* its init counts, too */
         return -1;
     *ret = (struct instance_stat){.disk_bytes = -1};
     snprintf(ret->provider_id, sizeof(ret->provider_id), "%s", i->key);

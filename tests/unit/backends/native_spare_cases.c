@@ -88,6 +88,12 @@ static int give_id(struct spare *s, struct error *err)
     return failed;
 }
 
+/* With nothing of its own. */
+static int become(struct spare *s, struct error *err)
+{
+    return world.backend->ops->begin(s->now.i, NULL, err) < 0 ? -1 : give_id(s, err);
+}
+
 /* Nothing is left, and the ids are free. */
 static void assert_removed(struct spare *s)
 {
@@ -111,8 +117,8 @@ static void test_a_late_id_is_as_good_as_an_early_one(void **state)
     struct spare s;
     struct error err = ERROR_INIT;
     spare_create(&s, "late");
-    if (give_id(&s, &err) < 0)
-        fail_msg("give_id: %s", err.msg);
+    if (become(&s, &err) < 0)
+        fail_msg("begin, give_id: %s", err.msg);
     assert_output(&s.now, "hostname; uname -n; echo $HOSTNAME; cat /proc/sys/kernel/hostname",
                   "late\nlate\nlate\nlate\n");
     assert_output(&s.now, "cat /root/early; echo more > /root/more; hostname other 2>/dev/null; hostname",
@@ -131,7 +137,7 @@ static void test_a_computer_with_a_late_id_comes_back(void **state)
     struct spare s;
     struct error err = ERROR_INIT;
     spare_create(&s, "back");
-    assert_int_equal(give_id(&s, &err), 0);
+    assert_int_equal(become(&s, &err), 0);
     _cleanup_(cleanup_json_decref) json_t *record = ops->record(s.now.i);
     assert_int_equal(ops->detach(s.now.i, &err), 0);
     if (ops->attach(world.backend, &s.then.spec, record, &for_ever, &s.now.i, &err) < 0)
@@ -146,7 +152,7 @@ static void test_a_folder_that_does_not_move_keeps_all(void **state)
     struct error err = ERROR_INIT;
     spare_create(&s, "stuck");
     s.is_stuck = true;
-    assert_int_equal(give_id(&s, &err), -1);
+    assert_int_equal(become(&s, &err), -1);
     assert_int_equal(err.code, ERR_EXISTS);
     assert_string_equal(err.msg, "stuck");
     assert_output(&s.now, "cat /root/early", "early\n");
@@ -164,7 +170,7 @@ static void test_a_dead_computer_gets_no_id(void **state)
     kill(init, SIGKILL);
     while (kill(init, 0) == 0) /* until the zygote has seen it, too */
         sched_yield();
-    assert_int_equal(give_id(&s, &err), -1);
+    assert_int_equal(become(&s, &err), -1);
     assert_removed(&s);
 }
 
@@ -179,7 +185,7 @@ static void test_without_its_zygote_there_is_no_id(void **state)
     kill(find_zygote(), SIGKILL);
     while (zygote_alive(zygote))
         sched_yield();
-    assert_int_equal(give_id(&s, &err), -1);
+    assert_int_equal(become(&s, &err), -1);
     assert_int_equal(err.code, ERR_UNAVAILABLE);
     assert_output(&s.now, "cat /root/early", "early\n");
     assert_removed(&s);
@@ -232,8 +238,8 @@ static void test_a_blank_one_becomes_like_any_other(void **state)
     struct spare s;
     struct error err = ERROR_INIT;
     spare_prepare(&s, "blank");
-    if (give_id(&s, &err) < 0)
-        fail_msg("give_id: %s", err.msg);
+    if (become(&s, &err) < 0)
+        fail_msg("begin, give_id: %s", err.msg);
     assert_output(&s.now, "hostname; cat /proc/sys/kernel/hostname", "blank\nblank\n");
     run_command(&common, look, &theirs);
     assert_output(&s.now, look, buf_str(&theirs.out.head));
@@ -249,8 +255,8 @@ static void test_a_blank_one_is_held_by_its_groups(void **state)
     struct error err = ERROR_INIT;
     struct instance_stat stat;
     spare_prepare(&s, "held");
-    assert_int_equal(world.backend->ops->stat(s.now.i, true, &for_ever, &stat, &err),
-                     0); /* makes it complete */
+    assert_int_equal(world.backend->ops->begin(s.now.i, NULL, &err), 0);
+    assert_int_equal(world.backend->ops->stat(s.now.i, true, &for_ever, &stat, &err), 0);
     if (stat.enforced & COMPUTER_PIDS)
         assert_int_equal(stat.pids, 1);
     assert_int_equal(give_id(&s, &err), 0);
@@ -352,7 +358,7 @@ static void test_a_dead_blank_one_gets_no_id(void **state)
     while (kill(init, 0) == 0)
         sched_yield();
     assert_false(world.backend->ops->alive(s.now.i));
-    assert_int_equal(give_id(&s, &err), -1);
+    assert_int_equal(become(&s, &err), -1);
     assert_removed(&s);
 }
 
