@@ -54,7 +54,8 @@ void computer_make(struct contract *t, struct contract_computer *ret, bool tempo
 /* The same in two steps: its folder, then the computer. */
 void computer_begin(struct contract *t, struct contract_computer *ret, bool temporary);
 void computer_create(struct contract_computer *c);
-/* As from what was made ahead, if the backend makes anything, which knows nothing of the computer's options. */
+/* As from what was made ahead, if the backend makes anything, which knows nothing of the computer's options.
+ */
 void computer_create_ahead(struct contract_computer *c);
 /* Removes it and checks that nothing is left. */
 void computer_remove(struct contract_computer *c);

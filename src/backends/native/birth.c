@@ -99,7 +99,7 @@ static int conceive(struct native_instance *i, const struct wait *wait, struct z
                     struct error *err)
 {
     struct guest_create request = {.flags = (i->reaper ? GUEST_SCOPE_REAPER : GUEST_HAS_CGROUP2) |
-                                            (i->is_blank ? GUEST_AHEAD : 0)};
+                                            (i->stage == STAGE_BLANK ? GUEST_AHEAD : 0)};
     int pair[2], fds[3];
     size_t count = 0;
     if (fill_request(i, &request, err) < 0)
@@ -184,8 +184,9 @@ static int check_limits(struct native_instance *i, struct error *err)
 static bool is_past_its_limits(const struct native_instance *i, const struct cgroup_values *values)
 {
     const struct cgroup_place *places = i->native->cgroups.places;
-    return !i->is_blank && ((places[CGROUP_PIDS].weaker && values->pids != i->values.pids) ||
-                            (places[CGROUP_MEMORY].weaker && values->memory_bytes != i->values.memory_bytes));
+    return i->stage != STAGE_BLANK &&
+           ((places[CGROUP_PIDS].weaker && values->pids != i->values.pids) ||
+            (places[CGROUP_MEMORY].weaker && values->memory_bytes != i->values.memory_bytes));
 }
 
 int birth_change_limits(struct native_instance *i, const struct cgroup_values *values, struct error *err)
@@ -197,13 +198,13 @@ int birth_change_limits(struct native_instance *i, const struct cgroup_values *v
         return -1;
     i->values = *values;
     FAULT_POINT("begin.limits-set");
-    return i->is_blank ? 0 : check_limits(i, err); /* else it is done while init is at its work */
+    return i->stage == STAGE_BLANK ? 0 : check_limits(i, err); /* else while init is at its work */
 }
 
 int birth_begin(struct native_instance *i, const struct wait *wait, struct error *err)
 {
-    i->is_begun = i->is_blank;
-    i->is_blank = false;
+    if (i->stage == STAGE_BLANK)
+        i->stage = STAGE_BEGUN;
     if (send_begin(i, wait, err) < 0)
         return -1;
     FAULT_POINT("create.begun");
@@ -221,9 +222,9 @@ static int await_word(struct native_instance *i, const struct wait *wait, struct
 
 int birth_await(struct native_instance *i, const struct wait *wait, struct error *err)
 {
-    if (!i->is_begun)
+    if (i->stage != STAGE_BEGUN)
         return 0;
-    i->is_begun = false;
+    i->stage = STAGE_WHOLE;
     int failed = await_word(i, wait, err);
     cgroup_birth_done(&i->birth);
     return failed;
@@ -267,7 +268,7 @@ static int make_group(struct native_instance *i, bool prepared, struct error *er
 /* The rest is made while the kernel makes namespaces, unless it has to be there before. */
 static int bear(struct native_instance *i, bool is_new, const struct wait *wait, struct error *err)
 {
-    const bool blank = i->is_blank;
+    const bool blank = i->stage == STAGE_BLANK;
     struct zygote_asker asker;
     if ((blank && furnish(i, is_new, wait, err) < 0) || conceive(i, wait, &asker, err) < 0)
         return -1;
@@ -288,16 +289,17 @@ static int bear(struct native_instance *i, bool is_new, const struct wait *wait,
 int birth_make(struct native_instance *i, bool is_new, bool prepared, const struct wait *wait,
                struct error *err)
 {
+    const bool blank = i->stage == STAGE_BLANK;
     int failed = make_group(i, prepared, err);
     if (failed == 0)
         failed = bear(i, is_new, wait, err);
     if (failed == 0)
         failed = await_word(i, wait, err);
-    if (failed == 0 && !i->is_blank)
+    if (failed == 0 && !blank)
         failed = birth_keep(i, wait, err);
     FAULT_POINT("create.ready");
     i->oom = i->birth.oom;
-    if (failed < 0 || !i->is_blank)
+    if (failed < 0 || !blank)
         cgroup_birth_done(&i->birth);
     return failed;
 }

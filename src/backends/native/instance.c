@@ -305,7 +305,7 @@ static int prepare_blank(struct native *n, const struct computer_spec *spec, str
     if (!zygote || ids_take(&n->ids, spec->folder, &id_base, err) < 0)
         return -1;
     struct native_instance *i = instance_new(n, zygote, spec, id_base);
-    i->is_blank = true;
+    i->stage = STAGE_BLANK;
     if (birth_make(i, true, false, &wait, err) < 0) {
         instance_remove(&i->base, NULL);
         return -1;
@@ -339,7 +339,7 @@ int instance_begin(struct instance *instance, const struct computer_options *opt
     if (birth_change_limits(i, &values, err) < 0)
         return -1;
     i->env = options && options->env ? strv_copy(options->env) : NULL;
-    return i->is_blank ? birth_begin(i, &wait, err) : 0;
+    return i->stage == STAGE_BLANK ? birth_begin(i, &wait, err) : 0;
 }
 
 int instance_give_id(struct instance *instance, const struct computer_spec *spec,

@@ -69,6 +69,13 @@ struct figures {
     bool rests;        /* no time is used until the next command */
 };
 
+/* How far one is. Blank and begun are those that are made ahead only: see birth.c. */
+enum stage {
+    STAGE_WHOLE, /* or made in one go */
+    STAGE_BLANK, /* to be one, or it is one */
+    STAGE_BEGUN, /* it was blank, and its init is to be waited for */
+};
+
 struct native_instance {
     struct instance base;
     struct native *native;
@@ -84,8 +91,7 @@ struct native_instance {
     int pidfd, channel, oom; /* oom: see cgroup_oom_kills() */
     struct death death;      /* of init */
     struct cgroup_birth birth;
-    bool is_blank;           /* see birth.c; until it is begun */
-    bool is_begun;           /* it was blank, and is to be waited for */
+    enum stage stage;
     int lock;                /* see keep.h; -1: a temporary one */
     bool kept;               /* init listens for the server after us */
     json_t *groups, *limits; /* of one that another server made, from its record; else NULL */
