@@ -254,7 +254,7 @@ int birth_keep(struct native_instance *i, const struct wait *wait, struct error 
 static int make_group(struct native_instance *i, bool prepared, struct error *err)
 {
     i->birth = (struct cgroup_birth)CGROUP_BIRTH_NONE;
-    i->birth.was_prepared = prepared;
+    i->birth.prepared = prepared ? &i->native->limits : NULL;
     int failed = cgroup_begin(&i->native->cgroups, i->key, instance_owner(i), &i->birth, err);
     if (i->birth.unified >= 0) {
         _cleanup_(cleanup_free) char *group = cgroup_unified(&i->native->cgroups, i->key);

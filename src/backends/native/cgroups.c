@@ -200,17 +200,15 @@ static int write_setting(const char *group, const struct setting *s)
     return write_file(group, s->file, s->text) == 0 || (s->optional && errno == ENOENT) ? 0 : -1;
 }
 
-/* Of the memory limits of v1 one may never be above the other: which is first depends on what they were. */
-static int write_settings(const char *group, const struct setting *settings, size_t n, struct error *err)
+/* Of the memory limits of v1 the first may never be above the second: they rise in the other order. */
+static int write_settings(const char *group, const struct setting *settings, size_t n, bool rise,
+                          struct error *err)
 {
-    bool is_first_set = write_setting(group, &settings[0]) == 0;
-    if (!is_first_set && (errno != EINVAL || n == 1))
-        return error_errno(err, ERR_UNAVAILABLE, errno, "set %s/%s to %s", group, settings[0].file,
-                           settings[0].text);
-    for (size_t i = n; i-- > (is_first_set ? 1 : 0);)
-        if (write_setting(group, &settings[i]) < 0)
-            return error_errno(err, ERR_UNAVAILABLE, errno, "set %s/%s to %s", group, settings[i].file,
-                               settings[i].text);
+    for (size_t i = 0; i < n; i++) {
+        const struct setting *s = &settings[rise ? n - 1 - i : i];
+        if (write_setting(group, s) < 0)
+            return error_errno(err, ERR_UNAVAILABLE, errno, "set %s/%s to %s", group, s->file, s->text);
+    }
     return 0;
 }
 
@@ -312,20 +310,35 @@ static char *limit_group(const struct cgroups *c, enum cgroup_limit limit, const
                                  : cgroup_unified(c, key);
 }
 
+static bool is_same(enum cgroup_limit limit, const struct cgroup_values *a, const struct cgroup_values *b)
+{
+    return limit == CGROUP_MEMORY ? a->memory_bytes == b->memory_bytes
+           : limit == CGROUP_PIDS ? a->pids == b->pids
+                                  : cpu_quota(a->cpus) == cpu_quota(b->cpus);
+}
+
+/* held: what the group has; NULL: it is new. */
+static int set_limit(const char *group, enum cgroup_limit limit, bool v1, const struct cgroup_values *held,
+                     const struct cgroup_values *values, struct cgroup_birth *birth, struct error *err)
+{
+    struct setting settings[SETTINGS_MAX];
+    if (held && is_same(limit, held, values))
+        return 0;
+    birth->is_unchecked = true;
+    return write_settings(group, settings, list_settings(limit, v1, values, settings),
+                          held && values->memory_bytes > held->memory_bytes, err);
+}
+
 static int create_limit(const struct cgroups *c, enum cgroup_limit limit, const char *key,
                         const struct cgroup_values *values, struct cgroup_birth *birth, struct error *err)
 {
     bool old = c->places[limit].version == 1;
-    struct setting settings[SETTINGS_MAX];
     _cleanup_(cleanup_free) char *group = limit_group(c, limit, key);
     if (!group)
         return 0;
-    size_t n = list_settings(limit, old, values, settings);
     const int is_new = old ? make_group(group, err) : birth->unified_is_new;
-    const bool is_set = birth->was_prepared && is_new == 0;
-    if (is_new < 0 || (!is_set && write_settings(group, settings, n, err) < 0))
+    if (is_new < 0 || set_limit(group, limit, old, is_new ? NULL : birth->prepared, values, birth, err) < 0)
         return -1;
-    birth->is_unchecked |= !is_set;
     if (old) {
         int tasks = open_in(group, "tasks", O_WRONLY, err);
         if (tasks < 0)
@@ -359,24 +372,12 @@ int cgroup_check(const struct cgroups *c, const char *key, const struct cgroup_v
     return 0;
 }
 
-static bool is_same(enum cgroup_limit limit, const struct cgroup_values *a, const struct cgroup_values *b)
-{
-    return limit == CGROUP_MEMORY ? a->memory_bytes == b->memory_bytes
-           : limit == CGROUP_PIDS ? a->pids == b->pids
-                                  : cpu_quota(a->cpus) == cpu_quota(b->cpus);
-}
-
 int cgroup_change(const struct cgroups *c, const char *key, const struct cgroup_values *from,
                   const struct cgroup_values *values, struct cgroup_birth *birth, struct error *err)
 {
-    struct setting settings[SETTINGS_MAX];
     for (enum cgroup_limit limit = 0; limit < CGROUP_LIMITS; limit++) {
         _cleanup_(cleanup_free) char *group = limit_group(c, limit, key);
-        size_t n = list_settings(limit, c->places[limit].version == 1, values, settings);
-        if (!group || is_same(limit, from, values))
-            continue;
-        birth->is_unchecked = true;
-        if (write_settings(group, settings, n, err) < 0)
+        if (group && set_limit(group, limit, c->places[limit].version == 1, from, values, birth, err) < 0)
             return -1;
     }
     return 0;

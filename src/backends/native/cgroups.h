@@ -71,10 +71,11 @@ struct cgroup_birth {
     int unified;                 /* the v2 folder that init is born in; -1: none */
     int v1_tasks[CGROUP_LIMITS]; /* `tasks` of v1 groups, open for writing */
     unsigned v1_count;
-    int oom;           /* file that counts kills by the memory limit; -1: none. Kept by the computer */
-    bool was_prepared; /* limits are set and checked where the groups are there already */
+    int oom; /* file that counts kills by the memory limit; -1: none. Kept by the computer */
     bool unified_is_new;
     bool is_unchecked; /* some limit was set */
+    /* What groups that are there already hold, and were checked for; NULL: nothing that is known. */
+    const struct cgroup_values *prepared;
 };
 #define CGROUP_BIRTH_NONE                                                                                    \
     {                                                                                                        \
@@ -94,7 +95,7 @@ int cgroup_change(const struct cgroups *c, const char *key, const struct cgroup_
  */
 int cgroup_check(const struct cgroups *c, const char *key, const struct cgroup_values *values,
                  const struct cgroup_birth *birth, struct error *err);
-/* All of it ahead of time, for a birth that was_prepared. */
+/* All of it ahead of time, for a birth that is `prepared`. */
 int cgroup_prepare(const struct cgroups *c, const char *key, const struct cgroup_values *values,
                    struct error *err);
 void cgroup_birth_done(struct cgroup_birth *b); /* not oom */

@@ -207,13 +207,6 @@ static int lock(struct native_instance *i, const struct computer_spec *spec, con
     return -1;
 }
 
-/* Groups that were prepared have the limits of all. */
-static bool use_limits(const struct computer_spec *spec)
-{
-    const unsigned own = COMPUTER_MEMORY | COMPUTER_PIDS | COMPUTER_CPUS;
-    return spec->prepared && !(spec->options && (spec->options->given & own));
-}
-
 /* What the image of one with a size of its own is made from: a cap that isn't enforced would be none. */
 static int make_own_disks(const struct native *n, const struct computer_spec *spec, struct disks *ret,
                           struct error *err)
@@ -249,7 +242,7 @@ static int create_once(struct native *n, const struct computer_spec *spec, const
     }
     struct native_instance *i = instance_new(n, zygote, spec, id_base);
     i->disks = disks;
-    if (lock(i, spec, wait, err) < 0 || birth_make(i, true, use_limits(spec), wait, err) < 0) {
+    if (lock(i, spec, wait, err) < 0 || birth_make(i, true, spec->prepared, wait, err) < 0) {
         stop(i, NULL);
         instance_remove_files(n, spec->folder, id_base, NULL);
         instance_free(i);

@@ -141,7 +141,8 @@ uint32_t instance_owner(const struct native_instance *i);
 /* FOLDER as the zygote names it: beneath the state directory. NULL: it isn't. */
 const char *birth_folder(const struct native *n, const char *folder, struct error *err);
 /* From nothing, or if it isn't new from its files, to a computer that is ready; to one that is blank, if it
- * is to be. prepared: its groups are there. What was made before a failure is left to instance_remove(). */
+ * is to be. prepared: its groups are there, with
+ * the limits of all. What was made before a failure is left to instance_remove(). */
 int birth_make(struct native_instance *i, bool is_new, bool prepared, const struct wait *wait,
                struct error *err);
 /* A blank one's init gets what it waits for; then, when there is nothing else to do, it is waited for, if it
