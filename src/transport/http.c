@@ -216,7 +216,7 @@ static void on_head(void *ctx, struct http_request *r)
     const struct path *path = find_path(http_request_path(r));
     const char *why = "";
     const struct access_request who = {
-        .host = http_request_header(r, "Host", NULL),
+        .host = http_request_host(r),
         .origin = http_request_header(r, "Origin", NULL),
         .authorization = http_request_header(r, "Authorization", NULL),
         .unix_socket = http_request_peer_uid(r) != (uid_t)-1,

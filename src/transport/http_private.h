@@ -75,8 +75,9 @@ struct http_request {
 
     const char *raw_target; /* where it lies in libmicrohttpd's buffer */
     size_t target_len;
-    char *query;   /* NULL: none */
-    char target[]; /* the path, then the query */
+    const char *authority, *path;
+    char *query;   /* each NULL: none */
+    char target[]; /* what these three are in */
 };
 
 /* -- http_server.c: connections, their deadlines, and libmicrohttpd. */

@@ -42,6 +42,36 @@ static struct http_server_counts *counts_of(const struct http_request *r)
 
 /* -- Beginning and end. */
 
+static size_t scheme_of(const char *target)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+    for (size_t i = 0; i < ARRAY_LEN(schemes); i++)
+        if (strncasecmp(target, schemes[i], strlen(schemes[i])) == 0)
+            return strlen(schemes[i]);
+    return 0;
+}
+
+/* An absolute one has a host before its path (RFC 9112, section 3.2.2), which moves back to make room for its
+ * end. */
+static void split_target(struct http_request *r)
+{
+    const size_t scheme = scheme_of(r->target);
+    r->path = r->target;
+    r->query = strchr(r->target, '?');
+    if (r->query)
+        *r->query++ = '\0';
+    if (scheme == 0)
+        return;
+    const size_t n = strcspn(r->target + scheme, "/");
+    if (r->target[scheme + n])
+        r->path = r->target + scheme + n;
+    else
+        r->path = "/";
+    memmove(r->target, r->target + scheme, n);
+    r->target[n] = '\0';
+    r->authority = r->target;
+}
+
 void *http_on_line(void *server, const char *target, struct MHD_Connection *m)
 {
     struct http_connection *c = connection_of(m);
@@ -55,9 +85,7 @@ void *http_on_line(void *server, const char *target, struct MHD_Connection *m)
     r->target_len = len;
     r->is_malformed = !http_guard_target(target, len);
     memcpy(r->target, target, len);
-    r->query = strchr(r->target, '?');
-    if (r->query)
-        *r->query++ = '\0';
+    split_target(r);
     c->request = r;
     if (c->phase != HTTP_PHASE_HEAD)
         http_set_phase(c, HTTP_PHASE_HEAD);
@@ -361,7 +389,12 @@ const char *http_request_method(const struct http_request *r)
 
 const char *http_request_path(const struct http_request *r)
 {
-    return r->target;
+    return r->path;
+}
+
+const char *http_request_host(const struct http_request *r)
+{
+    return r->authority ? r->authority : http_request_header(r, "Host", NULL);
 }
 
 const char *http_request_query(const struct http_request *r)

@@ -63,8 +63,10 @@ struct http_server_counts http_server_count(const struct http_server *s);
 /* -- A request. Strings live as long as it does. */
 
 const char *http_request_method(const struct http_request *r);
-const char *http_request_path(const struct http_request *r);  /* as it came, without the query */
+const char *http_request_path(const struct http_request *r);  /* as it came, without host and query */
 const char *http_request_query(const struct http_request *r); /* NULL: none */
+/* Whom it means, "name:port": what an absolute target says, else the header Host; NULL: nobody. */
+const char *http_request_host(const struct http_request *r);
 /* By name, in any case; NULL: absent. Surrounding white space is gone. *ret_count (may be NULL): how often it
  * came; the first is returned. Not after http_reply_begin(). */
 const char *http_request_header(const struct http_request *r, const char *name, int *ret_count);

@@ -59,6 +59,38 @@ test('B39: other hosts and origins', async (t) => {
     assert.equal((await server.fetch('GET', { path: '/healthz', headers: { host: 'probe.example' } })).status, 200);
 });
 
+// RFC 9112, section 3.2.2: as proxies are asked, and then Host says nothing.
+test('what an absolute target names is whom it is for', async (t) => {
+    const server = await startHttp(t, { args: ['--allowed-host', 'box.example'] });
+    const { port } = server.address;
+    const evil = { host: 'evil.example' };
+    const cases = [
+        { target: `http://127.0.0.1:${port}/`, status: 200 },
+        { target: 'HTTPS://Box.Example/', status: 200 },
+        { target: 'http://localhost', status: 200 },
+        { target: 'http://localhost?a=/b', status: 200 },
+        { target: 'http://localhost/x', status: 404 },
+        { target: 'http://localhost//', status: 404 },
+        { target: 'http://localhost/', headers: evil, status: 200 },
+        { target: 'http://localhost/', headers: { origin: 'http://localhost' }, status: 200 },
+        { target: 'http://localhost/', headers: { ...evil, origin: 'http://evil.example' }, status: 403 },
+        { target: 'http://evil.example/', headers: { host: 'localhost' }, status: 403 },
+        { target: 'http://evil.example/', headers: { host: 'localhost', origin: 'http://evil.example' }, status: 403 },
+        { target: 'http://evil.example/healthz', status: 200 },
+        { target: 'http://localhost@evil.example/', status: 403 },
+        { target: 'http://localhost#@evil.example/', status: 403 },
+        { target: 'http:///', status: 403 },
+        { target: 'http://', status: 403 },
+        { target: 'http://?http://localhost/', status: 403 },
+        { target: 'ftp://localhost/', status: 404 },
+    ];
+    for (const { target, headers, status } of cases)
+        assert.equal((await server.fetch('GET', { path: target, headers })).status, status, `${target} ${JSON.stringify(headers ?? {})}`);
+    const started = await server.fetch('POST', { path: `http://localhost:${port}/mcp`, body: JSON.stringify(INITIALIZE),
+        headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream' } });
+    assert.equal(started.status, 200);
+});
+
 test('a unix socket is its owner\'s, and goes with the server', async (t) => {
     const socket = path.join(temporaryFolder(t, 'run-'), 'mcp.sock');
     const server = await startHttp(t, { address: ['--unix-socket', socket], env: { KILNTAINERS_AUTH_TOKEN: TOKEN } });
