@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "backends/backend.h"
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd.h"
@@ -64,6 +65,7 @@ struct app {
     struct pool_job ask_job;
     atomic_int condition;   /* enum condition, of the backend */
     struct error hindrance; /* with CONDITION_BAD; nobody writes it then */
+    struct cancel *ended;   /* of looking at it */
     int64_t looked_at;
     struct loop_post asked;
     struct pool_job warm_job;
@@ -90,6 +92,7 @@ static void begin_end(void *arg)
     if (app->ending)
         return;
     app->ending = true;
+    cancel_fire(app->ended, ERR_CANCELLED);
     app->end_deadline = front_close(app->front, end_done, app);
 }
 
@@ -143,18 +146,10 @@ static void tell_backend(const struct app *app)
 
 /* -- Warming up. */
 
-/* Neither an engine that can't be reached nor a limit that isn't held is a secret until the first call. */
-static void tell_condition(struct app *app)
+static void tell_good(const struct app *app)
 {
-    struct backend *backend = app->parts.backend;
-    const struct wait at_once = {.deadline = clock_now()};
+    const struct backend *backend = app->parts.backend;
     struct backend_description description;
-    int r = backend->ops->probe(backend, &at_once, &app->hindrance);
-    atomic_store(&app->condition, r < 0 ? CONDITION_BAD : CONDITION_GOOD);
-    if (r < 0) {
-        log_warning("no computer can be made: %s", app->hindrance.msg);
-        return;
-    }
     backend->ops->describe(backend, &description);
     if (description.weaker)
         log_warning("computers are not as they should be: %s", description.weaker);
@@ -162,11 +157,28 @@ static void tell_condition(struct app *app)
         log_warning("computers are not limited as they should be: %s", description.limits);
 }
 
+/* Neither an engine that can't be reached nor a limit that isn't held is a secret until the first call; but
+ * what fails while the server ends may fail since it ends. */
+static void look(struct app *app)
+{
+    struct backend *backend = app->parts.backend;
+    const struct wait wait = {.deadline = DEADLINE_NONE, .cancel = app->ended};
+    if (backend->ops->probe(backend, &wait, &app->hindrance) < 0) {
+        if (cancel_why(app->ended) == ERR_NONE)
+            log_warning("no computer can be made: %s", app->hindrance.msg);
+        atomic_store(&app->condition, CONDITION_BAD);
+        return;
+    }
+    if (backend->ops->warm)
+        backend->ops->warm(backend, &wait);
+    atomic_store(&app->condition, CONDITION_GOOD);
+    tell_good(app);
+}
+
 static void warm_up(struct pool_job *job)
 {
     struct app *app = CONTAINER_OF(job, struct app, warm_job);
-    app->parts.backend->ops->warm(app->parts.backend);
-    tell_condition(app);
+    look(app);
     int reaped = computers_reap(app->parts.computers);
     if (reaped > 0)
         log_info("removed %d computers of servers that are gone", reaped);
@@ -312,6 +324,7 @@ static int app_build(struct app *app, struct error *err)
     app->loop = loop_new(err);
     if (!app->loop)
         return -1;
+    app->ended = cancel_new();
     app->pool = pool_new((int)v->max_concurrent, LIMIT_QUEUED_CALLS);
     app->protocol = protocol_new(&(struct protocol_options){
         .loop = app->loop,
@@ -361,6 +374,7 @@ static void app_free(struct app *app)
         app->pool = pool_free(app->pool);
     app->protocol = protocol_free(app->protocol);
     parts_done(&app->parts);
+    app->ended = cancel_unref(app->ended);
     app->loop = loop_free(app->loop);
 }
 

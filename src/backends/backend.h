@@ -199,8 +199,9 @@ struct backend_ops {
     /* Finds out what works, by doing; once (later calls answer from memory). ERR_UNAVAILABLE or ERR_DENIED
      * says what to do. */
     int (*probe)(struct backend *b, const struct wait *wait, struct error *err);
-    /* Prepares for a first create soon (starts helpers). Errors are kept for the create that needs them. */
-    void (*warm)(struct backend *b);
+    /* After a probe that worked: makes what takes long and a first create needs. NULL: there is nothing.
+     * Errors are kept for the create that needs it. */
+    void (*warm)(struct backend *b, const struct wait *wait);
     /* Any thread, never blocks. */
     unsigned (*capabilities)(const struct backend *b);
     void (*describe)(const struct backend *b, struct backend_description *ret);

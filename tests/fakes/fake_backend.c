@@ -384,10 +384,6 @@ static int fake_probe(struct backend *b, const struct wait *wait, struct error *
     return hooks->probe ? hooks->probe(hooks->ctx, wait, err) : 0;
 }
 
-static void fake_warm(struct backend *b)
-{
-}
-
 static unsigned fake_capabilities(const struct backend *b)
 {
     return fake_of(b)->capabilities;
@@ -696,7 +692,6 @@ static struct backend *fake_free(struct backend *b)
 static const struct backend_ops FAKE_OPS = {
     .name = "fake",
     .probe = fake_probe,
-    .warm = fake_warm,
     .capabilities = fake_capabilities,
     .describe = fake_describe,
     .prepare = fake_prepare,

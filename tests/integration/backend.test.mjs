@@ -2,10 +2,11 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
+import http from 'node:http';
 import path from 'node:path';
 import test from 'node:test';
 import { absentEngine, answeringEngine, brokenEngine, hasEngine, noEngine, silentEngine } from './support/engine.mjs';
-import { eventually, needsRoot, temporaryFolder } from './support/machine.mjs';
+import { defer, eventually, needsRoot, temporaryFolder } from './support/machine.mjs';
 import { BINARY, NEWEST_LEGACY, modernMeta, startServer } from './support/server.mjs';
 
 const noneHere = { skip: hasEngine ? 'this machine has an engine' : needsRoot.skip };
@@ -87,6 +88,31 @@ test('a server that is told to end while it asks, ends', async (t) => {
     await asked;
     server.start('tools/list', {}, { modern: true }).reply.catch(() => {});
     assert.deepEqual(await server.kill('SIGTERM'), { code: 0, signal: null });
+});
+
+// Of a provider whose API is this; it ends with the test.
+async function providerAt(t, listener) {
+    await new Promise((resolve) => listener.listen(0, '127.0.0.1', resolve));
+    defer(t, () => listener.close());
+    const env = { FLY_API_TOKEN: 'a-token', FLY_API_BASE_URL: `http://127.0.0.1:${listener.address().port}` };
+    return startServer(t, { args: ['--backend', 'fly', '--log-level', 'debug'], env });
+}
+
+test('why no computer can be made is said at the start', async (t) => {
+    const server = await providerAt(t, http.createServer((request, response) => response.writeHead(401).end()));
+    await eventually('it is said', () => /no computer can be made: Fly refuses the token/.test(server.stderr));
+});
+
+test('what fails when the server ends is no reason', async (t) => {
+    let asked;
+    const connected = new Promise((resolve) => (asked = resolve));
+    const server = await providerAt(t, http.createServer((request, response) => asked(response)));
+    const response = await connected;
+    server.child.kill('SIGTERM');
+    await eventually('it ends', () => /ending on Terminated/.test(server.stderr));
+    response.writeHead(401).end();
+    assert.deepEqual(await server.exited, { code: 0, signal: null });
+    assert.doesNotMatch(server.stderr, /can be made/);
 });
 
 test('an option that means docker never falls back', async (t) => {

@@ -46,15 +46,6 @@ static int probe(struct backend *backend, const struct wait *wait, struct error 
     return failed;
 }
 
-/* Connects, so that the first call finds it so. */
-static void warm(struct backend *backend)
-{
-    const struct wait wait = {.deadline = clock_now() + PROBE_TIMEOUT_NS};
-    struct error kept = ERROR_INIT; /* the first call tells */
-    if (e2b_of(backend)->api_key)
-        (void)!probe(backend, &wait, &kept);
-}
-
 static unsigned capabilities(const struct backend *backend)
 {
     (void)backend;
@@ -109,7 +100,6 @@ static const struct backend_ops ops = {
     .name = "e2b",
     .ends_at_once = PROVIDER_ENDS_AT_ONCE,
     .probe = probe,
-    .warm = warm,
     .capabilities = capabilities,
     .describe = describe,
     .find = e2b_find,

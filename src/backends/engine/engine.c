@@ -88,12 +88,6 @@ static int engine_probe(struct backend *b, const struct wait *wait, struct error
     return engine_ready(engine_of(b), wait, err) ? 0 : -1;
 }
 
-static void engine_warm(struct backend *b)
-{
-    const struct wait wait = {.deadline = clock_now() + CONNECT_TIMEOUT_NS};
-    engine_ready(engine_of(b), &wait, NULL);
-}
-
 static unsigned engine_capabilities(const struct backend *backend)
 {
     struct engine_backend *b = engine_of(backend);
@@ -148,7 +142,6 @@ static const struct backend_ops ops = {
     .name = "docker",
     .create_seconds = CREATE_SECONDS + LIMIT_PULL_SECONDS,
     .probe = engine_probe,
-    .warm = engine_warm,
     .capabilities = engine_capabilities,
     .describe = engine_describe,
     .find = engine_find,

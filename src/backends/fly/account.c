@@ -199,14 +199,6 @@ int fly_account_open(struct fly_account *a, const struct wait *wait, struct erro
     return failed;
 }
 
-bool fly_account_has_token(const struct fly_account *a)
-{
-    struct fly_token token = {0};
-    const bool has = a->token_given || fly_token_of_login(a->config_dir, &token, NULL) > 0;
-    fly_token_done(&token);
-    return has;
-}
-
 const struct provider *fly_account_machines(const struct fly_account *a)
 {
     return &a->machines;

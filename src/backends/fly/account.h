@@ -26,8 +26,6 @@ struct fly_account;
 struct fly_account *fly_account_new(const struct fly_account_options *options, struct error *err);
 /* Nobody is opening it any more. Accepts NULL, returns NULL. */
 struct fly_account *fly_account_free(struct fly_account *a);
-/* Whether somebody gave a token, or is logged in: else opening it may take a download. */
-bool fly_account_has_token(const struct fly_account *a);
 
 /* Finds token and app, and makes the app where it is missing and may be made. It goes on when the wait is
  * over, for whoever asks next. ERR_DENIED: nobody is logged in, or the token isn't taken; the message has the

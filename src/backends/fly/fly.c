@@ -16,22 +16,12 @@
 #define DEFAULT_MEMORY_MB 512
 #define DEFAULT_LEASE_S 1800
 #define CREATE_SECONDS_MOST 180 /* an image may be new to the host that a machine comes to */
-#define WARM_TIMEOUT_NS (30 * NSEC_PER_SEC)
 
 /* --- the table --- */
 
 static int probe(struct backend *backend, const struct wait *wait, struct error *err)
 {
     return fly_account_open(fly_of(backend)->account, wait, err);
-}
-
-/* Finds out whose it is, so that the first call finds it so. */
-static void warm(struct backend *backend)
-{
-    const struct wait wait = {.deadline = clock_now() + WARM_TIMEOUT_NS};
-    struct error kept = ERROR_INIT; /* the first call tells */
-    if (fly_account_has_token(fly_of(backend)->account))
-        (void)!probe(backend, &wait, &kept);
 }
 
 static unsigned capabilities(const struct backend *backend)
@@ -80,7 +70,6 @@ static const struct backend_ops ops = {
     .ends_at_once = PROVIDER_ENDS_AT_ONCE,
     .create_seconds = CREATE_SECONDS_MOST,
     .probe = probe,
-    .warm = warm,
     .capabilities = capabilities,
     .describe = describe,
     .find = fly_find,

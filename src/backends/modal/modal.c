@@ -20,15 +20,14 @@ static int probe(struct backend *backend, const struct wait *wait, struct error 
     return modal_account_check(modal_of(backend)->account, &bounded, err);
 }
 
-/* So that the first computer finds it so. */
-static void warm(struct backend *backend)
+/* The image of those that have none of their own. */
+static void warm(struct backend *backend, const struct wait *wait)
 {
     struct modal_backend *b = modal_of(backend);
-    const struct wait wait = {.deadline = clock_now() + LIMIT_PULL_SECONDS * NSEC_PER_SEC};
+    const struct wait bounded = wait_at_most(wait, clock_now() + LIMIT_PULL_SECONDS * NSEC_PER_SEC);
     struct error kept = ERROR_INIT; /* the first call tells */
     char image[MODAL_ID_SIZE];
-    if (probe(backend, &wait, &kept) == 0)
-        (void)!modal_image_get(b->account, b->image, NULL, &wait, image, &kept);
+    (void)!modal_image_get(b->account, b->image, NULL, &bounded, image, &kept);
 }
 
 static unsigned capabilities(const struct backend *backend)

@@ -270,12 +270,6 @@ static int native_probe(struct backend *b, const struct wait *wait, struct error
     return z ? 0 : -1;
 }
 
-static void native_warm(struct backend *b)
-{
-    struct wait wait = {.deadline = clock_now() + PREPARE_TIMEOUT_NS};
-    zygote_unref(native_ready(native_of(b), &wait, NULL));
-}
-
 static unsigned native_capabilities(const struct backend *b)
 {
     const struct native *n = native_of(b);
@@ -343,7 +337,6 @@ static const struct backend_ops ops = {
     .name = "native",
     .late_options = COMPUTER_CPUS | COMPUTER_MEMORY | COMPUTER_PIDS | COMPUTER_ENV,
     .probe = native_probe,
-    .warm = native_warm,
     .capabilities = native_capabilities,
     .describe = native_describe,
     .prepare = instance_prepare,

@@ -14,7 +14,6 @@
 #define MEMORY_DEFAULT (256 * MIB)
 #define BYTES_PER_FILE 8192 /* of the cap: a file's share, in mean */
 #define FILES_MAX (INT64_C(16) << 20)
-#define WARM_SECONDS 600.0
 
 int wasm_check(const struct wasm_options *options, struct error *err)
 {
@@ -32,12 +31,6 @@ static int wasm_probe(struct backend *b, const struct wait *wait, struct error *
     struct wasm_zygote *z = wasm_ready(wasm_of(b), wait, err);
     wasm_zygote_unref(z);
     return z ? 0 : -1;
-}
-
-static void wasm_warm(struct backend *b)
-{
-    const struct wait wait = {.deadline = clock_deadline_after(WARM_SECONDS)};
-    wasm_probe(b, &wait, NULL);
 }
 
 static unsigned wasm_capabilities(const struct backend *b)
@@ -73,12 +66,12 @@ static struct backend *wasm_free(struct backend *b)
 
 #define WASM_OPS(its_name)                                                                                   \
     {                                                                                                        \
-        .name = its_name, .probe = wasm_probe, .warm = wasm_warm, .capabilities = wasm_capabilities,         \
-        .describe = wasm_describe, .create = wasm_create, .options = wasm_options_of,                        \
-        .restart = wasm_restart, .make_way = wasm_make_way, .take_over = wasm_take_over, .stat = wasm_stat,  \
-        .attach = wasm_attach, .plan = wasm_plan, .record = wasm_record, .exec = wasm_exec,                  \
-        .alive = wasm_alive, .kill = wasm_kill, .detach = wasm_detach, .remove = wasm_remove,                \
-        .reap = wasm_reap, .settle = wasm_settle, .free = wasm_free,                                         \
+        .name = its_name, .probe = wasm_probe, .capabilities = wasm_capabilities, .describe = wasm_describe, \
+        .create = wasm_create, .options = wasm_options_of, .restart = wasm_restart,                          \
+        .make_way = wasm_make_way, .take_over = wasm_take_over, .stat = wasm_stat, .attach = wasm_attach,    \
+        .plan = wasm_plan, .record = wasm_record, .exec = wasm_exec, .alive = wasm_alive, .kill = wasm_kill, \
+        .detach = wasm_detach, .remove = wasm_remove, .reap = wasm_reap, .settle = wasm_settle,              \
+        .free = wasm_free,                                                                                   \
     }
 static const struct backend_ops ops[] = {WASM_OPS("wasm"), WASM_OPS("go_busybox")};
 

@@ -380,7 +380,6 @@ static int set_up(void **state)
                                      .disk_bytes = world.disk_bytes,
                                      .network_wanted = false};
     world.backend = native_new_on(&options, &world.machine);
-    world.backend->ops->warm(world.backend);
     if (world.backend->ops->probe(world.backend, &for_ever, &err) < 0) {
         print_error("probe: %s\n", err.msg);
         return -1;
