@@ -33,7 +33,7 @@ const GRPC = {
 };
 
 // What is done while one request of it fails, with the computer 'c', which has a file of one line 'first'; or, `fresh`, without
-// one. Each gives the tool's answer.
+// one. sure: each of its requests can be sent once more, so it goes well. Each gives the tool's answer.
 const tool = (name) => async ({ server }) => {
     const value = await call(server, name, { computer_id: 'c' });
     return { isError: value.error !== undefined, value };
@@ -42,10 +42,10 @@ const append = (word) => ({ server, file }) => server.exec({ command: `echo ${wo
 const OPERATIONS = {
     create: { fresh: true, act: append('first'), says: 'first\n' },
     command: { act: append('second'), says: 'second\n' },
-    restart: { act: tool('computer_restart') },
+    restart: { act: tool('computer_restart'), sure: true },
     reset: { act: tool('computer_factory_reset'), clears: true },
     list: { act: ({ server }) => call(server, 'computer_list', { metrics: true }).then((value) => ({ isError: false, value })) },
-    delete: { act: tool('computer_delete'), clears: true },
+    delete: { act: tool('computer_delete'), clears: true, sure: true },
 };
 
 // What failed may have ended it: then that is told once, and the next call starts it again.
@@ -72,6 +72,7 @@ async function strike(where, operation, fault, n) {
     const [{ hit }] = await fake.faults();
     await fake.faults([]);
     checkTold(told, operation.says);
+    assert.ok(!operation.sure || !told.isError, JSON.stringify(told.value));
     const lines = await linesOf(where, told.isError);
     assert.equal(new Set(lines).size, lines.length, `nothing ran twice: ${lines}`);
     if (!told.isError && operation.says) assert.ok(lines.includes(operation.says.trim()), `nothing is lost: ${lines}`);
@@ -83,19 +84,31 @@ async function strike(where, operation, fault, n) {
     return hit ? (told.isError ? told.value.code : 'fine') : null;
 }
 
-// A permanent computer that a server before this one has left comes back although the nth request of that fails.
-async function comeBack(where, fault, n) {
+// What one server leaves to the next, a permanent computer and a temporary one, while one request fails: of the first one's end, or of
+// what the next one does, by itself and for the permanent computer.
+const TURNS = {
+    'come back': { end: (server) => server.stop() },
+    'come back after a kill': { end: (server) => server.kill('SIGKILL') },
+    end: { end: (server) => server.stop(), struck: 'end' },
+};
+
+async function strikeTurn(where, { end, struck }, fault, n) {
     const { fake, file, start, live } = where;
+    const fail = () => fake.faults([{ at: n, ...fault }]);
     await where.server.run(`echo kept >${file}`, { computer_id: 'keep-me', temporary: false });
-    await where.server.stop();
+    await where.server.run('true', { computer_id: 'passing' });
+    if (struck === 'end') await fail();
+    await end(where.server);
+    if (struck !== 'end') await fail();
+    const atEnd = (await fake.faults())[0].hit;
+    if (struck === 'end') await fake.faults([]);
     where.server = await start();
-    await fake.faults([{ at: n, ...fault }]);
     const told = await where.server.exec({ command: `cat ${file}`, computer_id: 'keep-me' });
-    const [{ hit }] = await fake.faults();
-    await fake.faults([]);
     checkTold(told, 'kept\n');
+    await eventually('it is there once, and nothing else is', async () => (await live()).length === 1);
+    const hit = atEnd + (struck === 'end' ? 0 : (await fake.faults())[0].hit);
+    await fake.faults([]);
     assert.equal((await where.server.run(`cat ${file}`, { computer_id: 'keep-me' })).stdout, 'kept\n');
-    assert.equal((await live()).length, 1, 'it is there once');
     return hit ? (told.isError ? told.value.code : 'fine') : null;
 }
 
@@ -115,7 +128,7 @@ function summary(outcomes) {
 }
 
 function tableOf(name, rows) {
-    const operations = [...Object.keys(OPERATIONS), 'come back'];
+    const operations = Object.keys({ ...OPERATIONS, ...TURNS });
     const cells = [[`${name}: any one request that`, ...operations], ...rows.map(([fault, found]) => [fault, ...operations.map((one) => found[one] || '-')])];
     const widths = cells[0].map((_, n) => Math.max(...cells.map((row) => row[n].length)));
     return cells.map((row) => row.map((cell, n) => cell.padEnd(widths[n])).join(' | ').trimEnd());
@@ -126,7 +139,7 @@ export function anyOneFails(name) {
     const row = PROVIDERS[name];
     const rows = [];
     for (const [nth, [what, fault]] of Object.entries({ ...TRANSPORT, ...(row.grpc ? GRPC : HTTP) }).entries()) {
-        const operations = [...Object.entries(OPERATIONS), ['come back']].filter(([operation]) => ONLY.test(`${operation}: ${what}`));
+        const operations = Object.entries({ ...OPERATIONS, ...TURNS }).filter(([operation]) => ONLY.test(`${operation}: ${what}`));
         if (operations.length === 0) continue;
         const first = 1 + (nth % STRIDE);
         test(`chaos: ${name}: any one request that ${what}`, needsRooms, async (t) => {
@@ -136,7 +149,7 @@ export function anyOneFails(name) {
             await where.server.run('true', { computer_id: 'c' }); // what is asked for once is known
             await call(where.server, 'computer_delete', { computer_id: 'c' });
             for (const [operation, how] of operations) {
-                const one = (n) => (how ? strike(where, how, fault, n) : comeBack(where, fault, n));
+                const one = (n) => (how.act ? strike : strikeTurn)(where, how, fault, n);
                 await t.test(operation, () => each(first, one, (all) => (found[operation] = summary(all))));
             }
         });

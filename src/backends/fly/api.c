@@ -196,28 +196,35 @@ int fly_api_await(struct fly_backend *b, const char *id, const char *state, cons
     }
 }
 
-int fly_api_start(struct fly_backend *b, const char *id, const struct wait *wait, struct error *err)
+/* What was asked for before, and whose answer was lost, is refused where it has been done. */
+static bool is_done(struct fly_backend *b, const char *id, int status, const char *const *states,
+                    const struct wait *wait)
 {
-    _cleanup_(cleanup_json_decref) json_t *answer = NULL; /* what makes no sense may not have started it */
-    const struct request r = {
-        .action = FLY_START, .machine = id, .verb = "/start", .call = {.method = "POST", .repeatable = true}};
-    return call(b, &r, wait, &answer, err);
-}
-
-static bool is_down(struct fly_backend *b, const char *id, const struct wait *wait)
-{
-    static const char *const down[] = {"created",    "stopping",  "stopped", "suspended",
-                                       "destroying", "destroyed", "failed",  NULL};
     struct fly_machine m;
-    if (fly_api_look(b, id, wait, &m, NULL) < 0)
+    if (status != STATUS_PRECONDITION || fly_api_look(b, id, wait, &m, NULL) < 0)
         return false;
-    const bool is = is_one_of(m.state, down);
+    const bool is = is_one_of(m.state, states);
     fly_machine_done(&m);
     return is;
 }
 
+int fly_api_start(struct fly_backend *b, const char *id, const struct wait *wait, struct error *err)
+{
+    static const char *const up[] = {"starting", "started", NULL};
+    int status;
+    struct error why = ERROR_INIT;
+    _cleanup_(cleanup_json_decref) json_t *answer = NULL; /* what makes no sense may not have started it */
+    const struct request r = {
+        .action = FLY_START, .machine = id, .verb = "/start", .call = {.method = "POST", .repeatable = true}};
+    if (call_with_status(b, &r, wait, &answer, &status, &why) == 0 || is_done(b, id, status, up, wait))
+        return 0;
+    return error_set(err, why.code, "%s", why.msg);
+}
+
 int fly_api_stop(struct fly_backend *b, const char *id, const struct wait *wait, struct error *err)
 {
+    static const char *const down[] = {"created",    "stopping",  "stopped", "suspended",
+                                       "destroying", "destroyed", "failed",  NULL};
     int status;
     struct error why = ERROR_INIT;
     _cleanup_(cleanup_json_decref) json_t *body = json_pack("{s:s}", "signal", "SIGKILL");
@@ -225,8 +232,7 @@ int fly_api_stop(struct fly_backend *b, const char *id, const struct wait *wait,
                               .machine = id,
                               .verb = "/stop",
                               .call = {.method = "POST", .body = body, .repeatable = true}};
-    if (call_with_status(b, &r, wait, NULL, &status, &why) == 0 ||
-        (status == STATUS_PRECONDITION && is_down(b, id, wait)))
+    if (call_with_status(b, &r, wait, NULL, &status, &why) == 0 || is_done(b, id, status, down, wait))
         return 0;
     return error_set(err, why.code, "%s", why.msg);
 }
