@@ -34,7 +34,8 @@ int json_append(struct buf *b, const json_t *value) _must_use_;
  * set, so callers check once, at the end. Nesting is bounded by JSON_WRITER_DEPTH. */
 #define JSON_WRITER_DEPTH 96 /* what is parsed (LIMIT_JSON_DEPTH) and what goes around it */
 struct json_writer {
-    struct buf *out;
+    struct buf *out; /* NULL: nothing is written, but counted */
+    size_t counted;
     bool failed;
     unsigned escape; /* 1: plain; 2: everything is inside a JSON string that is itself being written */
     int depth;

@@ -27,7 +27,9 @@ void jw_init(struct json_writer *w, struct buf *out)
 
 static void append(struct json_writer *w, const void *bytes, size_t n)
 {
-    if (!w->failed && buf_append(w->out, bytes, n) < 0)
+    if (!w->out)
+        w->counted += n;
+    else if (!w->failed && buf_append(w->out, bytes, n) < 0)
         w->failed = true;
 }
 
@@ -214,7 +216,7 @@ void jw_end_array(struct json_writer *w)
  * written. */
 static bool put_plain(struct json_writer *w, const void *bytes, size_t n, bool is_key)
 {
-    if (w->failed || w->escape != 1 || plain_run(bytes, n) < n || buf_reserve(w->out, n + 4) < 0)
+    if (!w->out || w->failed || w->escape != 1 || plain_run(bytes, n) < n || buf_reserve(w->out, n + 4) < 0)
         return false;
     char *p = w->out->data + w->out->len;
     if (!w->after_key && w->has_item[w->depth])
@@ -255,7 +257,9 @@ void jw_base64(struct json_writer *w, const void *bytes, size_t n)
 {
     separate(w);
     structure(w, '"');
-    if (!w->failed && base64_append(w->out, bytes, n) < 0)
+    if (!w->out)
+        w->counted += (n + 2) / 3 * 4;
+    else if (!w->failed && base64_append(w->out, bytes, n) < 0)
         w->failed = true;
     structure(w, '"');
 }

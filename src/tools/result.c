@@ -2,7 +2,7 @@
  *
  * Of each stream there is a view: its head, and its tail behind a gap if it was cut. A byte of output may
  * become thirteen in the reply (a control character: six in structured content, seven in the text); when that
- * is too much for one reply, views are cut to half until it fits. */
+ * is too much for one reply, views are cut to half until it fits, which is counted before it is written. */
 #include "tools/result.h"
 
 #include <signal.h>
@@ -16,6 +16,8 @@
 
 #define MARKER_BYTES 512 /* of what stands in a gap; paths are shorter */
 #define TEXT_EXTRA_BYTES 128
+#define GROWTH_MAX 13       /* of a byte of output */
+#define MEMBERS_BYTES 65536 /* more than all that isn't output comes to */
 
 struct view {
     const char *name;
@@ -333,6 +335,27 @@ static int write_result(struct buf *ret, void (*write)(struct json_writer *w, co
     return -1;
 }
 
+static size_t shown(const struct content *c)
+{
+    return c->views[0].head_len + c->views[0].tail_len + c->views[1].head_len + c->views[1].tail_len;
+}
+
+/* Mostly there is no question. What is written in vain would have been memory all the same. */
+static bool fits(const struct content *c, const struct buf *ret)
+{
+    const size_t room = ret->max - ret->len;
+    struct json_writer text, structured;
+    if (shown(c) * GROWTH_MAX + MEMBERS_BYTES <= room)
+        return true;
+    jw_init(&text, NULL);
+    jw_init(&structured, NULL);
+    jw_begin_text(&text);
+    write_exec(&text, c);
+    jw_end_text(&text);
+    write_exec(&structured, c);
+    return text.counted + structured.counted <= room;
+}
+
 int result_write_exec(const struct exec_reply *reply, struct buf *ret, struct error *err)
 {
     struct content c = {
@@ -343,9 +366,8 @@ int result_write_exec(const struct exec_reply *reply, struct buf *ret, struct er
     for (;;) {
         r = make_streams(&c);
         if (r == 0)
-            r = write_result(ret, write_exec, &c, false);
-        if (r == 0 ||
-            c.views[0].head_len + c.views[0].tail_len + c.views[1].head_len + c.views[1].tail_len == 0)
+            r = fits(&c, ret) ? write_result(ret, write_exec, &c, false) : -1;
+        if (r == 0 || shown(&c) == 0)
             break;
         view_halve(&c.views[0]);
         view_halve(&c.views[1]);

@@ -12,35 +12,43 @@
 #include "base/utf8.h"
 #include "tests/unit/base/check.h"
 
+static void write_all_kinds(struct json_writer *w)
+{
+    jw_begin_object(w);
+    jw_key(w, "empty");
+    jw_begin_object(w);
+    jw_end_object(w);
+    jw_key(w, "list");
+    jw_begin_array(w);
+    jw_integer(w, 1);
+    jw_begin_array(w);
+    jw_end_array(w);
+    jw_bool(w, true);
+    jw_bool(w, false);
+    jw_null(w);
+    jw_string(w, "x");
+    jw_base64(w, "foob", 4);
+    jw_raw(w, "{ }", 3);
+    jw_real(w, 0.5);
+    jw_end_array(w);
+    jw_key(w, "last");
+    jw_integer(w, INT64_MIN);
+    jw_end_object(w);
+}
+
 static void structure_gets_its_commas(void **state)
 {
     _cleanup_(buf_done) struct buf b = BUF_INIT(1000);
-    struct json_writer w;
+    struct json_writer w, counting;
     jw_init(&w, &b);
-    jw_begin_object(&w);
-    jw_key(&w, "empty");
-    jw_begin_object(&w);
-    jw_end_object(&w);
-    jw_key(&w, "list");
-    jw_begin_array(&w);
-    jw_integer(&w, 1);
-    jw_begin_array(&w);
-    jw_end_array(&w);
-    jw_bool(&w, true);
-    jw_bool(&w, false);
-    jw_null(&w);
-    jw_string(&w, "x");
-    jw_base64(&w, "foob", 4);
-    jw_raw(&w, "{ }", 3);
-    jw_real(&w, 0.5);
-    jw_end_array(&w);
-    jw_key(&w, "last");
-    jw_integer(&w, INT64_MIN);
-    jw_end_object(&w);
+    write_all_kinds(&w);
     assert_false(w.failed);
     assert_string_equal(buf_str(&b),
                         "{\"empty\":{},\"list\":[1,[],true,false,null,\"x\",\"Zm9vYg==\",{ },0.5],"
                         "\"last\":-9223372036854775808}");
+    jw_init(&counting, NULL);
+    write_all_kinds(&counting);
+    assert_int_equal(counting.counted, b.len);
 }
 
 static void text_inside_a_string_is_escaped_once_more(void **state)
@@ -77,19 +85,27 @@ static void escapes_are_the_short_ones(void **state)
                         "\"\\b\\t\\n\\f\\r\\\"\\\\/\\u0000\\u001f\x7F\xE2\x80\xA8\xC3\xA9\xEF\xBF\xBD\"");
 }
 
+static void write_string(struct json_writer *w, const void *bytes, size_t n, bool inside)
+{
+    if (inside)
+        jw_begin_text(w);
+    jw_string_n(w, bytes, n);
+    if (inside)
+        jw_end_text(w);
+}
+
 /* Writes the bytes as a string, plain or as a text within a text, and gives what a parser reads back. */
 static json_t *round_trip(const void *bytes, size_t n, bool inside)
 {
     _cleanup_(buf_done) struct buf b = BUF_INIT(64 * MIB);
-    struct json_writer w;
+    struct json_writer w, counting;
     struct error err = ERROR_INIT;
     jw_init(&w, &b);
-    if (inside)
-        jw_begin_text(&w);
-    jw_string_n(&w, bytes, n);
-    if (inside)
-        jw_end_text(&w);
+    write_string(&w, bytes, n, inside);
     assert_false(w.failed);
+    jw_init(&counting, NULL);
+    write_string(&counting, bytes, n, inside);
+    assert_int_equal(counting.counted, b.len);
     json_t *value = json_parse(b.data, b.len, &err);
     if (!value)
         fail_msg("%s", err.msg);
