@@ -174,8 +174,9 @@ bool computer_ends_whole(const struct computer *c)
 void computer_clean(struct computer *c)
 {
     struct error left = ERROR_INIT;
+    const bool whole = computer_ends_whole(c);
     int r = 0;
-    if (computer_ends_whole(c) && (c->instance || (c->stands_in && c->record.id[0])))
+    if (whole && (c->instance || (c->stands_in && c->record.id[0])))
         r = remove_all(c, &left);
     else if (c->instance)
         r = put_down(c, &left);
@@ -185,9 +186,11 @@ void computer_clean(struct computer *c)
         log_debug("computer %s/%s: %s", c->principal, c->id, left.msg);
     struct computers *computers = c->computers;
     char name[COMPUTER_NAME_SIZE];
+    if (r < 0 && whole)
+        reaper_note_left(computers);
     pthread_mutex_lock(&computers->lock);
     c->left = left;
-    if (!computer_ends_whole(c))
+    if (!whole)
         terms_note_stored_locked(computers, &c->record);
     computer_set_state_locked(c, COMPUTER_ENDED);
     computer_name(c->principal, c->id, name);

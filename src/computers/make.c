@@ -116,8 +116,10 @@ static int make_folder(struct computer *c, struct folder *ahead, const struct ma
 
 void computer_unmake(struct computer *c)
 {
-    if (c->instance && c->instance->ops->remove(TAKE_PTR(c->instance), NULL) < 0)
+    if (c->instance && c->instance->ops->remove(TAKE_PTR(c->instance), NULL) < 0) {
         folder_close(&c->folder); /* with its record, which the reaper needs */
+        reaper_note_left(c->computers);
+    }
     if (c->folder.path)
         store_remove(&c->folder, NULL);
 }

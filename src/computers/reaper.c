@@ -1,7 +1,8 @@
-/* What dead servers have left: temporary computers, computers that were never finished, folders half made or
- * half removed; and what still runs of permanent ones, where that isn't to go on. The lock of a folder is
- * what counts: who can take it is the only one who looks after it. It is not even tried for computers that
- * are none of these, since whoever wants to use one would find it taken. */
+/* What dead servers have left, and this one where something could not be removed: temporary computers,
+ * computers that were never finished, folders half made or half removed; and what still runs of permanent
+ * ones, where that isn't to go on. The lock of a folder is what counts: who can take it is the only one who
+ * looks after it. It is not even tried for computers that are none of these, since whoever wants to use one
+ * would find it taken. */
 #include "computers/registry.h"
 
 #include <fcntl.h>
@@ -9,15 +10,20 @@
 #include <string.h>
 #include <sys/file.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/path.h"
+
+#define LEFT_FIRST_NS (60 * NSEC_PER_SEC)
+#define LEFT_TRIES 8 /* each after twice the time: in four hours */
 
 struct reaping {
     struct computers *computers;
     struct owner self;
-    int count;
+    int count, left;
 };
 
 /* We hold the folder's lock, so a record in our own name is of an earlier computer that could not be removed.
@@ -94,14 +100,16 @@ static bool may_be_orphan(struct computers *c, const struct owner *self, const c
 }
 
 /* A computer that was made ahead has a record, and may have more than a folder. */
-static void remove_debris(struct computers *c, struct folder *folder, const struct record *record)
+static int remove_debris(struct computers *c, struct folder *folder, const struct record *record)
 {
     if (record && strcmp(record->backend, c->backend->ops->name) != 0)
-        return;
+        return 0;
     const struct computer_spec spec =
         record ? spec_of_record(record, folder->path) : (struct computer_spec){0};
-    if (!record || c->backend->ops->reap(c->backend, &spec, record->data, NULL) == 0)
-        store_remove(folder, NULL);
+    return (!record || c->backend->ops->reap(c->backend, &spec, record->data, NULL) == 0) &&
+                   store_remove(folder, NULL) == 0
+               ? 0
+               : -1;
 }
 
 static void reap_name(void *ctx, const char *principal, const char *name)
@@ -115,14 +123,17 @@ static void reap_name(void *ctx, const char *principal, const char *name)
         return;
     FAULT_POINT("reap.locked");
     bool readable = store_read(&folder, &record, NULL) == 0;
+    int reaped = 0;
     if (store_is_debris(name))
-        remove_debris(reaping->computers, &folder, readable ? &record : NULL);
+        reaped = remove_debris(reaping->computers, &folder, readable ? &record : NULL);
     else if (!readable)
         ; /* whoever asks for it is told */
     else if (is_to_be_settled(reaping->computers, &reaping->self, folder.path, &record))
         settle(reaping->computers, &folder, &record);
-    else if (reap_folder(reaping->computers, &folder, &record, NULL) == 1)
-        reaping->count++;
+    else
+        reaped = reap_folder(reaping->computers, &folder, &record, NULL);
+    reaping->count += reaped > 0;
+    reaping->left += reaped < 0;
     folder_close(&folder);
 }
 
@@ -143,15 +154,16 @@ int computers_await_reaper(struct computers *c, const struct wait *wait, struct 
     return wait_fd(cancel_fd(over), POLLIN, wait, NULL, err) < 0 ? -1 : 1;
 }
 
-int computers_reap(struct computers *c)
+/* -1: it is not known what is left. */
+static int reap(struct computers *c, int *ret_left)
 {
     _cleanup_(cleanup_free) char *path = path_join(c->state_dir, "reaper.lock");
     _cleanup_fd_ int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) < 0)
-        return 0;
+        return -1;
     struct reaping reaping = {.computers = c};
     if (computers_self(c, &reaping.self, NULL) < 0)
-        return 0;
+        return -1;
     struct cancel *over = cancel_new();
     set_reaping(c, over);
     store_scan(c->dir, reap_name, &reaping);
@@ -159,5 +171,43 @@ int computers_reap(struct computers *c)
     set_reaping(c, NULL);
     cancel_fire(over, ERR_BUSY);
     cancel_unref(over);
+    *ret_left = reaping.left;
     return reaping.count;
+}
+
+int computers_reap(struct computers *c)
+{
+    int left;
+    const int count = reap(c, &left);
+    return count > 0 ? count : 0;
+}
+
+/* -- While this server runs. */
+
+void reaper_note_left(struct computers *c)
+{
+    pthread_mutex_lock(&c->lock);
+    c->left_tries = 0;
+    c->left_due = clock_now() + LEFT_FIRST_NS;
+    terms_wake_locked(c);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void reaper_try_left(struct computers *c)
+{
+    int left = 0;
+    pthread_mutex_lock(&c->lock);
+    const bool due = c->left_due <= clock_now();
+    if (due)
+        c->left_due = DEADLINE_NONE;
+    pthread_mutex_unlock(&c->lock);
+    if (!due)
+        return;
+    const int count = reap(c, &left);
+    if (count > 0)
+        log_info("removed %d computers that could not be removed before", count);
+    pthread_mutex_lock(&c->lock);
+    if ((count < 0 || left > 0) && c->left_due == DEADLINE_NONE && ++c->left_tries < LEFT_TRIES)
+        c->left_due = clock_now() + (LEFT_FIRST_NS << c->left_tries);
+    pthread_mutex_unlock(&c->lock);
 }

@@ -19,7 +19,7 @@ struct computers *computers_new(const struct computers_options *options)
     c->backend = options->backend;
     c->max_per_principal = options->max_per_principal;
     c->terms = (struct computer_terms){.ttl_s = options->ttl_s, .idle_s = options->idle_s};
-    c->stored_due = DEADLINE_NONE;
+    c->stored_due = c->left_due = DEADLINE_NONE;
     c->by_name = map_new(LIMIT_COMPUTERS);
     c->pool = options->pool < SPARES_MAX ? options->pool : SPARES_MAX;
     list_init(&c->leased);

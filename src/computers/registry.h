@@ -123,6 +123,8 @@ struct computers {
     uint64_t commands; /* number of the last one */
     struct caretaker caretaker;
     int64_t stored_due; /* when one that doesn't run is to be looked at; DEADLINE_NONE: never */
+    int64_t left_due;   /* when to try again to remove what could not be; DEADLINE_NONE: there is nothing */
+    int left_tries;
     struct list leased; /* those with leases */
     bool self_known;
     struct owner self;
@@ -288,6 +290,10 @@ bool computers_knows(struct computers *c, const char *principal, const char *id)
 int reap_folder(struct computers *c, struct folder *folder, const struct record *record, struct error *err);
 /* 0: our reaper doesn't run; 1: it did, and has ended now; -1: it didn't in time. */
 int computers_await_reaper(struct computers *c, const struct wait *wait, struct error *err);
+/* Something could not be removed, and has its record. Without the lock. */
+void reaper_note_left(struct computers *c);
+/* What was noted, if it is time: some times, at growing intervals. Then it is for the next server. */
+void reaper_try_left(struct computers *c);
 
 /* lease.c: does nothing in a session without leases. */
 void lease_renew_locked(struct computer_session *s, struct computer *c);

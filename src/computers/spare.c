@@ -37,10 +37,12 @@ static int remove_made(const struct computers *c, struct spare *s)
     return s->record.key[0] ? c->backend->ops->reap(c->backend, &spec, s->record.data, NULL) : 0;
 }
 
-static void drop(const struct computers *c, struct spare *s)
+static void drop(struct computers *c, struct spare *s)
 {
-    if (remove_made(c, s) < 0)
+    if (remove_made(c, s) < 0) {
         folder_close(&s->folder); /* with its record, which the reaper needs */
+        reaper_note_left(c);
+    }
     if (s->folder.path)
         store_remove(&s->folder, NULL);
     record_done(&s->record);
@@ -161,7 +163,7 @@ static int take_all_locked(struct computers *c, struct spare ret[SPARES_MAX])
     return count;
 }
 
-static void drop_all(const struct computers *c, struct spare *spares, int count)
+static void drop_all(struct computers *c, struct spare *spares, int count)
 {
     for (int i = 0; i < count; i++)
         if (spares[i].instance)

@@ -8,7 +8,8 @@
  * Time that it is paused for doesn't count: the next look finds it so, and its time begins anew when it goes
  * on.
  *
- * Computers of this server are looked at in memory, stopped ones on disk, when the first of them is due. */
+ * Computers of this server are looked at in memory, stopped ones on disk, when the first of them is due. The
+ * same thread tries again to remove what could not be removed (reaper.c). */
 #include "computers/registry.h"
 
 #include <math.h>
@@ -290,7 +291,7 @@ static void look_at_stopped(struct computers *c)
 
 static int64_t next_due_locked(const struct computers *c)
 {
-    int64_t due = c->stored_due;
+    int64_t due = c->stored_due < c->left_due ? c->stored_due : c->left_due;
     size_t cursor = 0;
     void *value;
     while (map_next(c->by_name, &cursor, NULL, &value)) {
@@ -308,6 +309,7 @@ int64_t terms_expire(struct computers *c)
 {
     look_at_running(c);
     look_at_stopped(c);
+    reaper_try_left(c);
     pthread_mutex_lock(&c->lock);
     int64_t due = next_due_locked(c);
     const int64_t soonest = clock_now() + LEAST_NS;

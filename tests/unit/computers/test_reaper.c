@@ -3,6 +3,7 @@
 #include "domain.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
 
@@ -128,6 +130,74 @@ static void what_cannot_be_reaped_stays_for_the_next_time(void **state)
     domain_done(&d, NULL);
 }
 
+struct stubborn {
+    int removals, reapings; /* that are refused yet */
+};
+
+static int refuses_to_remove(void *ctx, const char *id, struct error *err)
+{
+    struct stubborn *s = ctx;
+    return s->removals-- > 0 ? error_set(err, ERR_INTERNAL, "no") : 0;
+}
+
+static int refuses_to_reap(void *ctx, const struct computer_spec *spec, const json_t *data, struct error *err)
+{
+    struct stubborn *s = ctx;
+    return s->reapings-- > 0 ? error_set(err, ERR_INTERNAL, "no") : 0;
+}
+
+/* One of the first session's is left when that ends. Nobody looks after it but the test. */
+static void leave_one(struct domain *d, struct stubborn *stubborn)
+{
+    domain_init(
+        d, &(struct fake_hooks){.remove = refuses_to_remove, .reap = refuses_to_reap, .ctx = stubborn}, NULL);
+    d->computers->caretaker.ended = true;
+    must_have(d, "goes", LIFETIME_TEMPORARY);
+    assert_int_equal(d->computers->left_due, DEADLINE_NONE);
+    assert_int_equal(computer_session_end(d->session, long_wait().deadline, NULL), -1);
+    d->session = computer_session_new(d->computers, "local");
+    assert_true(folder_exists(d, "goes"));
+}
+
+/* As when the time has come. */
+static void let_it_be_due(struct domain *d)
+{
+    assert_int_not_equal(d->computers->left_due, DEADLINE_NONE);
+    assert_true(d->computers->left_due > clock_now());
+    assert_true(terms_expire(d->computers) <= d->computers->left_due);
+    d->computers->left_due = 0;
+    terms_expire(d->computers);
+}
+
+static void what_could_not_be_removed_is_tried_again(void **state)
+{
+    struct stubborn stubborn = {.removals = 1, .reapings = 2};
+    struct domain d;
+    leave_one(&d, &stubborn);
+    must_have(&d, "stays", LIFETIME_TEMPORARY);
+    for (int i = 0; i < 3; i++) {
+        assert_true(folder_exists(&d, "goes"));
+        let_it_be_due(&d);
+    }
+    assert_false(folder_exists(&d, "goes"));
+    assert_true(folder_exists(&d, "stays"));
+    assert_int_equal(d.computers->left_due, DEADLINE_NONE);
+    domain_done(&d, NULL);
+}
+
+static void what_can_never_be_removed_is_given_up(void **state)
+{
+    struct stubborn stubborn = {.removals = 1, .reapings = INT_MAX};
+    struct domain d;
+    int tries = 0;
+    leave_one(&d, &stubborn);
+    for (; d.computers->left_due != DEADLINE_NONE && tries < 100; tries++)
+        let_it_be_due(&d);
+    assert_in_range(tries, 2, 20);
+    assert_true(folder_exists(&d, "goes"));
+    domain_done(&d, NULL);
+}
+
 static void one_reaper_at_a_time(void **state)
 {
     struct domain d;
@@ -189,6 +259,8 @@ int main(void)
         cmocka_unit_test(a_dead_servers_temporary_ones_go),
         cmocka_unit_test(an_id_is_free_without_the_reaper_too),
         cmocka_unit_test(what_cannot_be_reaped_stays_for_the_next_time),
+        cmocka_unit_test(what_could_not_be_removed_is_tried_again),
+        cmocka_unit_test(what_can_never_be_removed_is_given_up),
         cmocka_unit_test(one_reaper_at_a_time),
         cmocka_unit_test(half_made_and_half_removed_folders_go),
         cmocka_unit_test(an_empty_state_directory_is_not_even_made),
