@@ -57,7 +57,7 @@ conformance: build-all ## The official conformance suite, against the fixture se
 bench: build ## The table of speed and memory
 	@tools/setup bench
 	@tools/setup engines || true # without them the table says so
-	@ninja -C $(BUILD) --quiet tests/bench/bench
+	@ninja -C $(BUILD) --quiet tests/bench/bench tests/fakes/room
 	@$(BUILD)/tests/bench/bench $(BUILD)/$(NAME)
 
 check-style: ## Layers, layout, size limits, spelling, words that may not stay

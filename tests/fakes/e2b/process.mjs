@@ -60,7 +60,7 @@ class Command {
         this.ended = new Promise((done) => {
             this.finish = () => {
                 if (this.end) return;
-                this.end = endOf(process.child.exitCode, process.child.signalCode);
+                this.end = endOf(process.exitCode, process.signalCode);
                 done();
             };
         });

@@ -72,12 +72,12 @@ export class Sandbox {
         this.state = 'paused';
         this.memory = memory;
         this.cutStreams();
-        (await this.#room)?.[memory ? 'freeze' : 'endAll']();
+        await (await this.#room)?.[memory ? 'freeze' : 'endAll']();
     }
 
     async resume(memory) {
-        if (this.memory) (await this.#room)?.thaw();
-        if (this.memory && !memory) (await this.#room)?.endAll();
+        if (this.memory) await (await this.#room)?.thaw();
+        if (this.memory && !memory) await (await this.#room)?.endAll();
         this.state = 'running';
         this.startedAt = this.cloud.clock.now();
     }

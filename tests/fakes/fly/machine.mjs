@@ -152,7 +152,7 @@ export class Machine {
         await this.#booted();
         if (this.state !== 'starting') return;
         if (previous === 'suspended') {
-            (await this.room).thaw();
+            await (await this.room).thaw();
         } else {
             this.room ??= Room.open(path.join(this.cloud.folder, `${this.id}-${++this.#starts}`), undefined, this.cloud.options.disk);
             const room = await this.room;
@@ -207,7 +207,7 @@ export class Machine {
             },
         });
         await this.#closeRoom(this.#persists());
-        if (this.state === 'destroyed') return;
+        if (['destroying', 'destroyed'].includes(this.state)) return;
         const policy = this.config.restart?.policy || 'on-failure';
         const again = !requested && (policy === 'always' || (policy === 'on-failure' && (signal || code !== 0)));
         if (again) {
@@ -225,7 +225,7 @@ export class Machine {
         const room = await this.room;
         if (!room) return;
         if (keep) {
-            room.endAll();
+            await room.endAll();
         } else {
             this.room = undefined;
             await room.close();
@@ -250,7 +250,7 @@ export class Machine {
         if (this.state !== 'started')
             throw new FlyError(412, `failed_precondition: unable to suspend machine from current state: '${this.state}'`);
         this.#become('suspending');
-        (await this.room).freeze();
+        await (await this.room).freeze();
         this.#event('suspend', 'suspended', 'user');
         this.#become('suspended');
     }

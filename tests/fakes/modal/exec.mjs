@@ -74,7 +74,7 @@ export class Exec {
                 this.exit = signal ? { signal: SIGNALS[signal] ?? 1 } : { code };
                 done(this.exit);
             };
-            if (process.ended) over(process.child.exitCode, process.child.signalCode); // it was quick
+            if (process.ended) over(process.exitCode, process.signalCode); // it was quick
             else process.once('exit', over);
         });
         if (limit) this.cancel = clock.at(clock.now() + limit * 1000, () => process.kill('SIGKILL'));

@@ -69,10 +69,13 @@ export class Sandbox {
 
     async #spawn(argv, env, workdir) {
         const room = await this.room();
-        return room.spawn(argv, {
+        const started = room.spawn(argv, {
             env: { PATH, HOME: '/root', ...this.env, ...env },
             cwd: workdir || this.definition.workdir || '/',
             user: 'root',
+        });
+        return started.catch((error) => {
+            throw this.result ? new GrpcError('NOT_FOUND', `task ${this.task} has finished`) : error;
         });
     }
 

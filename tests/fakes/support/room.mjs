@@ -1,13 +1,17 @@
 // A room that a fake's computer lives in: real processes and real files, away from the machine's own. It is a mount namespace with
 // a throwaway layer above the machine's root, and a PID namespace whose first process holds everything: when that dies, all dies.
 // A fake that dies takes its rooms with it. Rooms are for root of the machine alone: others can't lay anything above its files.
+// The first process is ../room.c, which makes the room and starts what lives in it.
 import { execFileSync, spawn } from 'node:child_process';
 import { EventEmitter, once } from 'node:events';
 import fs from 'node:fs';
 import net from 'node:net';
+import os from 'node:os';
 import path from 'node:path';
+import { createInterface } from 'node:readline';
 
-const { O_RDONLY, O_WRONLY, O_RDWR, O_NONBLOCK } = fs.constants;
+const { O_RDONLY, O_WRONLY, O_NONBLOCK } = fs.constants;
+const HOLDER = process.env.FAKE_ROOM ?? path.resolve(import.meta.dirname, '../../../build/tests/fakes/room');
 
 export const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 
@@ -16,24 +20,6 @@ export const USERS = {
     root: { uid: 0, home: '/root' },
     user: { uid: 1000, home: '/home/user' },
 };
-
-// $1: a folder to mount the layer on; $2: what the layer begins as; $3: options of its disk. In a layer, "upper" has the files that differ from the machine's,
-// and "own" the folders in which nothing of the machine's is seen.
-const SETUP = `
-set -e
-mount -t tmpfs -o "mode=755$3" room "$1"
-cp -a "$2" "$1/saved"
-mkdir "$1/work" "$1/root"
-mount -t overlay room -o "lowerdir=/,upperdir=$1/saved/upper,workdir=$1/work" "$1/root"
-mount --rbind /dev "$1/root/dev"
-mount -t tmpfs -o mode=1777 room "$1/root/dev/shm"
-mount -t proc proc "$1/root/proc"
-mount --bind "$1/saved/own/root" "$1/root/root"
-mount --bind "$1/saved/own/home" "$1/root/home"
-mount --bind "$1/saved/own/var-tmp" "$1/root/var/tmp"
-mount --bind "$1/saved/own/tmp" "$1/root/tmp"
-exec chroot "$1/root" /bin/bash -c 'cd /; echo ready; exec >/dev/null; while :; do sleep 1000000 & wait $!; done'
-`;
 
 // The layer of a room that nothing has happened in.
 function freshLayer(folder) {
@@ -62,82 +48,107 @@ function freshLayer(folder) {
     return folder;
 }
 
-// Tells its id in the room, then becomes the command. $0: folder, $1: setpriv's options or nothing, the rest: the command.
-const START = `
-echo $$ >&3
-cd -- "$0" || exit 126
-become=$1
-shift
-[ -z "$become" ] || set -- /usr/bin/setpriv $become -- "$@"
-exec "$@" 3>&-
-`;
-
 // A process in a room. Emits 'exit' (code, signal) when it ends, and 'close' once its output has ended too.
 class Inhabitant extends EventEmitter {
-    constructor(child, streams) {
+    exitCode = null;
+    signalCode = null;
+    ended = false;
+    #room;
+
+    constructor(room, pid, [stdin, stdout, stderr]) {
         super();
-        this.child = child;
-        Object.assign(this, streams);
-        child.once('exit', (code, signal) => {
-            this.ended = true;
-            this.emit('exit', code, signal);
-        });
+        this.#room = room;
+        Object.assign(this, { pid, stdin, stdout, stderr });
         let open = 3;
         const one = () => {
-            if (--open === 0) this.emit('close', child.exitCode, child.signalCode);
+            if (--open === 0) this.emit('close', this.exitCode, this.signalCode);
         };
-        child.once('exit', one);
-        this.stdout.once('close', one);
-        this.stderr.once('close', one);
+        this.once('exit', one);
+        stdout.once('close', one);
+        stderr.once('close', one);
+        this.once('close', () => stdin?.destroy());
     }
 
     kill(signal) {
-        if (!this.ended) process.kill(this.outerPid, signal);
+        if (!this.ended) this.#room.kill(this.pid, signal);
+    }
+
+    end(code, signal) {
+        this.ended = true;
+        [this.exitCode, this.signalCode] = signal ? [null, signal] : [code, null];
+        this.emit('exit', this.exitCode, this.signalCode);
     }
 }
 
-export class Room {
-    #fifos = [];
-    #fifosMade = 0;
-    #children = new Set();
+function signalName(wanted) {
+    return Object.entries(os.constants.signals).find(([, number]) => number === wanted)?.[0];
+}
 
-    constructor(folder) {
+export class Room {
+    #inhabitants = new Map();
+    #asked = []; // who waits for an answer of the holder's, in its order
+
+    constructor(folder, layer, disk) {
         this.folder = folder;
+        const options = Number(disk) > 0 ? `,size=${disk}m` : '';
+        this.holder = spawn(HOLDER, [folder, layer, options], { env: { PATH }, stdio: ['ignore', 'ignore', 'pipe', 'pipe'] });
+        this.line = this.holder.stdio[3];
+        const ignore = () => {}; // its end tells as much
+        this.line.on('error', ignore);
+        createInterface({ input: this.line }).on('line', (told) => this.#told(told.split(' '))).on('error', ignore);
+        this.line.on('close', () => {
+            for (const { failed } of this.#asked.splice(0)) failed(new Error('the room is gone'));
+            for (const pid of [...this.#inhabitants.keys()]) this.#ended(pid, 0, 'SIGKILL');
+        });
     }
 
     // In a folder of its own; `layer`: one that save() made, to begin with; `disk`: how large it is, 0: as large as can be.
     static async open(folder, layer = freshLayer(path.join(path.dirname(folder), 'fresh-layer')), disk = 0) {
         fs.mkdirSync(path.join(folder, 'layer'), { recursive: true });
-        const room = new Room(folder);
-        room.holder = spawn(
-            '/usr/bin/setpriv',
-            [
-                '--pdeathsig',
-                'KILL',
-                'unshare',
-                '--mount',
-                '--pid',
-                '--fork',
-                '--kill-child',
-                '--mount-proc',
-                '/bin/sh',
-                '-c',
-                SETUP,
-                'room',
-                path.join(folder, 'layer'),
-                layer,
-                Number(disk) > 0 ? `,size=${disk}m` : '',
-            ],
-            { stdio: ['ignore', 'pipe', 'pipe'] },
-        );
+        const room = new Room(folder, layer, disk);
         const complaints = [];
         room.holder.stderr.on('data', (bytes) => complaints.push(bytes));
-        const [said] = await Promise.race([once(room.holder.stdout, 'data'), once(room.holder, 'exit').then(() => [''])]);
-        if (String(said) !== 'ready\n') throw new Error(`no room can be made here: ${Buffer.concat(complaints)}`);
-        room.holder.stdout.destroy();
-        room.holder.stderr.destroy();
+        await Promise.all([room.#answer(), once(room.holder, 'spawn')]).catch((error) => {
+            throw new Error(`no room can be made here: ${error.message}: ${Buffer.concat(complaints)}`);
+        });
         room.init = Number(fs.readFileSync(`/proc/${room.holder.pid}/task/${room.holder.pid}/children`, 'utf8'));
         return room;
+    }
+
+    // `then` is called at once with what was told, before anything else is.
+    #answer(then = () => {}) {
+        return new Promise((done, failed) => {
+            const answered = (told) => {
+                try {
+                    done(then(told));
+                } catch (error) {
+                    failed(error); // what was told of is gone by now
+                }
+            };
+            if (this.line.destroyed) failed(new Error('the room is gone'));
+            else this.#asked.push({ done: answered, failed });
+        });
+    }
+
+    #tell(...words) {
+        if (words.some((word) => String(word).includes('\0'))) throw new Error('no argument of a program holds a NUL');
+        const body = Buffer.from(words.map((word) => `${word}\0`).join(''));
+        const head = Buffer.alloc(4);
+        head[os.endianness() === 'LE' ? 'writeUInt32LE' : 'writeUInt32BE'](body.length);
+        this.line.write(Buffer.concat([head, body]));
+    }
+
+    #told([what, ...words]) {
+        if (what === 'ended') this.#ended(Number(words[0]), Number(words[1]), signalName(Number(words[2])));
+        else if (what === 'failed') this.#asked.shift().failed(new Error(words.join(' ')));
+        else this.#asked.shift().done(words.map(Number));
+    }
+
+    // It is told once those who have waited for the process to be there have it.
+    #ended(pid, code, signal) {
+        const inhabitant = this.#inhabitants.get(pid);
+        this.#inhabitants.delete(pid);
+        if (inhabitant) setImmediate(() => inhabitant.end(code, signal));
     }
 
     // A path of the room without symbolic links but, unless `last`, one that is its last part. What can't be followed stays.
@@ -160,89 +171,58 @@ export class Room {
         return `/proc/${this.init}/root${this.follow(inside, last)}`;
     }
 
-    #enter() {
-        return ['--target', String(this.init), '--mount', '--pid', '--root', '--wdns=/'];
-    }
-
     // Starts a command. stdin: false for none.
-    async spawn(argv, { env = {}, cwd = '/', user = 'user', stdin = true } = {}) {
-        const { uid } = USERS[user];
-        const become = uid !== 0 ? `--reuid=${uid} --regid=${uid} --clear-groups` : '';
-        const [input, output, errors] = [stdin ? this.#pipeIn() : null, this.#pipeOut(), this.#pipeOut()];
-        const child = spawn('/usr/bin/nsenter', [...this.#enter(), '--', '/bin/sh', '-c', START, cwd, become, ...argv], {
-            env,
-            cwd: '/',
-            stdio: [input ? input.theirs : 'ignore', output.theirs, errors.theirs, 'pipe'],
+    spawn(argv, { env = {}, cwd = '/', user = 'user', stdin = true } = {}) {
+        const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`);
+        this.#tell('start', USERS[user].uid, cwd, Number(stdin), argv.length, ...argv, ...variables);
+        return this.#answer(([pid, ...ends]) => {
+            const inhabitant = new Inhabitant(this, pid, this.#open(ends));
+            this.#inhabitants.set(pid, inhabitant);
+            return inhabitant;
         });
-        for (const pipe of [input, output, errors]) if (pipe) fs.closeSync(pipe.theirs);
-        const inhabitant = new Inhabitant(child, { stdin: input?.stream, stdout: output.stream, stderr: errors.stream });
-        this.#children.add(inhabitant);
-        inhabitant.once('exit', () => this.#children.delete(inhabitant));
-        inhabitant.once('close', () => {
-            input?.stream.destroy();
-            this.#fifos.push(...[input, output, errors].filter(Boolean).map((pipe) => pipe.name));
+    }
+
+    // Real pipes, as a provider gives, not the socket pairs of node:child_process: /dev/stderr can be opened on them. Where the holder has
+    // our ends of them, the others having none.
+    #open(ends) {
+        const streams = ends.map((end, i) => {
+            if (end < 0) return undefined;
+            const fd = fs.openSync(`/proc/${this.init}/fd/${end}`, (i === 0 ? O_WRONLY : O_RDONLY) | O_NONBLOCK);
+            return new net.Socket({ fd, readable: i !== 0, writable: i === 0 });
         });
-        // What was told is read also where the command has ended before that.
-        const [told] = await Promise.race([once(child.stdio[3], 'data'), once(child.stdio[3], 'close').then(() => [''])]);
-        child.stdio[3].destroy();
-        inhabitant.pid = Number(told);
-        if (!inhabitant.ended)
-            inhabitant.outerPid = Number(fs.readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8')) || child.pid;
-        return inhabitant;
+        this.#tell('taken', ...ends.filter((end) => end >= 0));
+        return streams;
     }
 
-    // Real pipes, as a provider gives, not the socket pairs of node:child_process: /dev/stderr can be opened on them.
-    #fifo() {
-        if (this.#fifos.length === 0) {
-            const names = Array.from({ length: 6 }, () => path.join(this.folder, `fifo-${++this.#fifosMade}`));
-            execFileSync('mkfifo', names);
-            this.#fifos.push(...names);
-        }
-        return this.#fifos.pop();
+    kill(pid, signal) {
+        const number = os.constants.signals[signal];
+        if (!number) throw new Error(`there is no signal ${signal}`);
+        this.#tell('kill', pid, number);
     }
 
-    #pipeOut() {
-        const name = this.#fifo();
-        const ours = fs.openSync(name, O_RDONLY | O_NONBLOCK);
-        const theirs = fs.openSync(name, O_WRONLY);
-        return { name, theirs, stream: new net.Socket({ fd: ours, readable: true, writable: false }) };
-    }
-
-    #pipeIn() {
-        const name = this.#fifo();
-        const holds = fs.openSync(name, O_RDWR | O_NONBLOCK);
-        const theirs = fs.openSync(name, O_RDONLY);
-        const ours = fs.openSync(name, O_WRONLY | O_NONBLOCK);
-        fs.closeSync(holds);
-        return { name, theirs, stream: new net.Socket({ fd: ours, readable: false, writable: true }) };
-    }
-
-    // A shell's command in the room; `$*` are the folders in /proc of all processes but the first.
-    #run(command) {
-        const all = 'set -- /proc/[2-9]* /proc/1?*';
-        execFileSync('/usr/bin/nsenter', [...this.#enter(), '--', '/bin/sh', '-c', `${all}; ${command}`], { stdio: 'ignore', env: {} });
+    // In a room that has gone meanwhile there is nobody.
+    #signalAll(signal) {
+        this.#tell('all', os.constants.signals[signal]);
+        return this.#answer().catch(() => {});
     }
 
     freeze() {
-        this.#run('kill -STOP -1');
+        return this.#signalAll('SIGSTOP');
     }
 
     thaw() {
-        this.#run('kill -CONT -1');
-        for (const { child } of this.#children) child.kill('SIGCONT'); // nsenter stops with its child
+        return this.#signalAll('SIGCONT');
     }
 
-    // Ends every process but the first. One that is killed is there until it is its turn to run: its program is waited for. Not for
-    // those that come later: the first begins another `sleep` at once. A pattern that nothing matches stays, and is to match nothing then.
+    // Ends every process but the first, and waits until they are gone.
     endAll() {
-        this.#run('kill -KILL -1; for one; do while [ "$one" != /proc/$$ ] && [ -e "$one/exe" ]; do :; done; done');
-        for (const { child } of this.#children) child.kill('SIGCONT');
+        return this.#signalAll('SIGKILL');
     }
 
     // Copies the files' layer away, to begin another room with.
     save(layer) {
-        const enter = this.#enter().filter((option) => !['--root', '--wdns=/'].includes(option));
-        execFileSync('/usr/bin/nsenter', [...enter, '--', 'cp', '-a', `${this.folder}/layer/saved`, layer], { stdio: 'ignore' });
+        const enter = ['--target', String(this.init), '--mount', '--'];
+        execFileSync('/usr/bin/nsenter', [...enter, 'cp', '-a', `${this.folder}/layer/saved`, layer], { stdio: 'ignore' });
     }
 
     async close() {
