@@ -9,10 +9,11 @@
  * Descriptor 3 is a socket, by which the fake tells what is to be done, one after the other: a length (32
  * bits), and as many bytes of strings with a NUL behind each. The answer is a line.
  *
- *   start UID FOLDER INPUT ARGUMENTS ARGUMENT... NAME=VALUE...
- *                     "started PID IN OUT ERR": our ends of its pipes, to be opened in /proc; IN is -1
- * without INPUT "failed WHY" taken FD...       they have been opened; no answer kill PID SIGNAL   no answer
- *   all SIGNAL        to every process but ours; "done", after SIGKILL once they are gone
+ * - start UID FOLDER INPUT ARGUMENTS ARGUMENT... NAME=VALUE...: "started PID IN OUT ERR", our ends of its
+ * pipes, to be opened in /proc (IN is -1 without INPUT), or "failed WHY";
+ * - taken FD...: they have been opened; no answer;
+ * - kill PID SIGNAL: no answer;
+ * - all SIGNAL, to every process but ours: "done", after SIGKILL once they are gone.
  *
  * "ended PID CODE SIGNAL" is told unasked, of every process that becomes ours. "ready" comes before all else.
  */
