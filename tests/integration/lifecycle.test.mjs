@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import fs from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
-import { allGone, computersIn, defer, eventually, family, namedComputersIn, needsRoot, procFile, temporaryFolder, untilReaped } from './support/machine.mjs';
+import { allGone, computersIn, defer, eventually, family, isRoot, namedComputersIn, needsRoot, procFile, temporaryFolder, untilReaped } from './support/machine.mjs';
 import { BINARY, startServer } from './support/server.mjs';
 
 const endings = {
@@ -64,6 +64,49 @@ test('B32: SIGTERM with ten temporary computers', needsRoot, async (t) => {
     assert.deepEqual(await server.kill('SIGTERM'), { code: 0, signal: null });
     assert.deepEqual(computersIn(server.stateDir), []);
 });
+
+// What is frozen there takes no signal, not even SIGKILL, until it is thawed: as where the kernel is too busy to let it die.
+const FREEZER = '/sys/fs/cgroup/freezer';
+const needsFreezer = { skip: isRoot && fs.existsSync(`${FREEZER}/cgroup.procs`) ? false : 'needs root and a freezer of version 1' };
+
+function freeze(t, processes) {
+    const group = fs.mkdtempSync(`${FREEZER}/test-`);
+    for (const { pid } of processes) fs.writeFileSync(`${group}/cgroup.procs`, String(pid));
+    fs.writeFileSync(`${group}/freezer.state`, 'FROZEN');
+    let frozen = true;
+    const thaw = async () => {
+        if (!frozen) return;
+        frozen = false;
+        fs.writeFileSync(`${group}/freezer.state`, 'THAWED');
+        await allGone(processes);
+        await eventually('the group is empty', () => fs.readFileSync(`${group}/cgroup.procs`, 'utf8') === '');
+        fs.rmdirSync(group);
+    };
+    defer(t, thaw);
+    return thaw;
+}
+
+const DEAF = {
+    computer_restart: { begin: (server, where) => server.start('tools/call', { name: 'computer_restart', arguments: where }),
+        words: /has ended while it was restarted: the computer's processes are not gone/ },
+    terminal_execute: { begin: (server, where) => server.start('tools/call', { name: 'terminal_execute',
+        arguments: { command: 'true', timeout: 0.1, ...where } }), words: /a command in it was still there 10 seconds after it was killed/ },
+};
+for (const [name, { begin, words }] of Object.entries(DEAF)) {
+    test(`${name} on a computer that can't be ended: that is said, and later it can be used again`, needsFreezer, async (t) => {
+        const server = await startServer(t, { args: ['--lifecycle-tools'] });
+        const where = { computer_id: 'deaf' };
+        await server.run('echo kept >/root/file', { ...where, temporary: false });
+        const { data } = JSON.parse(fs.readFileSync(path.join(server.stateDir, 'computers/local/deaf/record.json')));
+        const thaw = freeze(t, family(data.pid));
+        const value = (await begin(server, where).reply).result.structuredContent;
+        assert.equal(value.code, 'computer_gone', JSON.stringify(value));
+        assert.match(value.error, words);
+        assert.match(value.error, /its files are kept, and the next call starts it again/);
+        await thaw();
+        assert.equal((await server.run('cat /root/file', where)).stdout, 'kept\n');
+    });
+}
 
 test('SIGKILL of the server: its computers end, and the next start clears up', needsRoot, async (t) => {
     const stateDir = temporaryFolder(t, 'state-');

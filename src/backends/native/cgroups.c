@@ -449,9 +449,8 @@ static int remove_inner_groups(const char *path, int64_t deadline, struct error 
     return result;
 }
 
-static int kill_and_remove(const char *path, struct error *err)
+static int kill_and_remove(const char *path, int64_t deadline, struct error *err)
 {
-    int64_t deadline = clock_now() + REMOVE_TIMEOUT_NS;
     if (rmdir(path) == 0 || errno == ENOENT)
         return 0;
     if (write_file(path, "cgroup.kill", "1") < 0 && errno != ENOENT && errno != ENODEV)
@@ -477,10 +476,11 @@ int cgroup_remove(const struct cgroups *c, const char *key, const json_t *paths,
 {
     json_t *own = paths ? NULL : cgroup_list(c, key);
     const json_t *list = paths ? paths : own;
+    const int64_t deadline = clock_now() + REMOVE_TIMEOUT_NS; /* of all: the same processes are in each */
     int result = 0;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *path = listed_group(list, i, key);
-        if (path && kill_and_remove(path, err) < 0)
+        if (path && kill_and_remove(path, deadline, err) < 0)
             result = -1;
     }
     json_decref(own);

@@ -550,7 +550,8 @@ json_t *instance_record(const struct instance *instance)
 bool instance_alive(const struct instance *instance)
 {
     struct native_instance *i = instance_of(instance);
-    return i->pidfd >= 0 && !deaths_tell(&i->native->deaths, &i->death, i->pidfd); /* -1: see restart */
+    return i->pidfd >= 0 && !i->is_given_up &&
+           !deaths_tell(&i->native->deaths, &i->death, i->pidfd); /* -1: see restart */
 }
 
 /* The end of pid 1 is the end of its pid namespace, and so of all that the computer runs. */
@@ -558,6 +559,12 @@ void instance_kill(struct instance *instance)
 {
     const struct native_instance *i = instance_of(instance);
     instance_end_init(i->pidfd, i->native->rung == RUNG_WEAK);
+}
+
+void instance_give_up(struct native_instance *i)
+{
+    i->is_given_up = true;
+    instance_kill(&i->base);
 }
 
 /* True if it goes on without us. */
@@ -587,8 +594,10 @@ int instance_restart(struct instance *instance, const struct wait *wait, struct 
 {
     struct native_instance *i = instance_of(instance);
     bool was_image = i->disk.way == DISK_IMAGE;
-    if (stop(i, err) < 0)
+    if (stop(i, err) < 0) { /* it has no channel any more */
+        instance_give_up(i);
         return -1;
+    }
     FAULT_POINT("restart.stopped");
     if (!i->reaper)
         scopes_done(&i->scopes);

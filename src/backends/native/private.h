@@ -105,6 +105,7 @@ struct native_instance {
     atomic_uint next_exec;
     atomic_uint commands_begun, commands_ended;
     atomic_bool bash_is_missing;
+    atomic_bool is_given_up; /* killed by us, as something in it wouldn't end: see instance_give_up() */
 };
 
 static inline struct native *native_of(const struct backend *b)
@@ -132,6 +133,9 @@ const char *native_why_no_image(const struct native *n);
 struct native_instance *instance_new(struct native *n, struct zygote *zygote,
                                      const struct computer_spec *spec, uint32_t id_base);
 struct native_instance *instance_free(struct native_instance *i);
+/* What was to end in it doesn't, so all of it is killed. From then on it isn't alive, however long its
+ * processes take to go: nothing can be run in it any more. */
+void instance_give_up(struct native_instance *i);
 /* Of init we want to know nothing any more. */
 void instance_forget_init(struct native_instance *i);
 /* As whose we make what is the computer's. */

@@ -178,7 +178,7 @@ static enum pumped end(struct run *r)
         return PUMP_RECORD;
     }
     if (pumped != PUMP_LOST)
-        instance_kill(&r->i->base);
+        instance_give_up(r->i);
     return PUMP_LOST;
 }
 
@@ -186,6 +186,11 @@ static enum pumped end(struct run *r)
 static int lost(struct run *r, uint64_t oom_before, struct error *err)
 {
     struct pollfd p = {.fd = r->i->pidfd, .events = POLLIN};
+    if (r->i->is_given_up)
+        return error_set(err, ERR_GONE,
+                         "a command in it was still there %lld seconds after it was killed, so all that ran "
+                         "in it was killed",
+                         (long long)(END_TIMEOUT_NS / NSEC_PER_SEC));
     if (poll(&p, 1, GONE_TIMEOUT_MS) <= 0)
         return error_set(err, ERR_INTERNAL, "the computer %s gave no account of the command", r->i->id);
     bool out_of_memory = cgroup_oom_kills(r->i->oom) > oom_before;
