@@ -5,7 +5,7 @@ import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
-import { defer, eventually, isRoot, temporaryFolder, untilReaped } from './support/machine.mjs';
+import { defer, eventually, isRoot, needsRoot, temporaryFolder, untilReaped } from './support/machine.mjs';
 import { BINARY, startServer } from './support/server.mjs';
 
 const enforced = isRoot && fs.existsSync('/dev/loop-control') && fs.existsSync('/usr/sbin/mkfs.ext4');
@@ -124,6 +124,14 @@ test('SIGKILL of the server at any moment of making computers leaves no device',
     const last = await startServer(t, { stateDir, args: CAPPED });
     for (let i = 0; i < 4; i++) await last.run('true', { computer_id: `box-${i}` });
     await untilReaped(stateDir);
+});
+
+test('a state directory without room for what the first computer needs', needsRoot, async (t) => {
+    const folder = temporaryFolder(t, 'state-');
+    const server = await startServer(t, { ...withMount(t, `-t tmpfs -o size=64k none ${folder}`), stateDir: folder });
+    const { value } = await server.exec({ command: 'true' });
+    assert.equal(value.code, 'limit', JSON.stringify(value));
+    assert.match(value.error, /the disk with the server's state directory is full: free space there/);
 });
 
 // However little room is left: a reset that comes to no end leaves the old computer as it was, with all that runs in it.

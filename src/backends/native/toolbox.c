@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/backend.h"
 #include "backends/native/copy.h"
 #include "base/fault.h"
 #include "base/fd.h"
@@ -345,8 +346,10 @@ int toolbox_open(const char *state_dir, const char *host_root, struct toolbox *r
             remove_unused(state, name);
             return 0;
         }
-        if (build(state, host, name, err) < 0)
+        if (build(state, host, name, err) < 0) {
+            backend_tell_full(err);
             return -1;
+        }
     }
     return error_set(err, ERR_UNAVAILABLE, "the toolbox folder %s/%s can't be opened", state_dir, name);
 }
