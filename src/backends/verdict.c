@@ -66,9 +66,8 @@ static int cwd_missing(const struct exec_request *request, int sys, struct error
     const char *cwd = request->cwd ? request->cwd : "/";
     return error_set(
         err, ERR_CWD_NOT_FOUND,
-        "the working directory '%.300s' can't be entered: %s; make it first (mkdir -p), or leave "
-        "working_directory out for /",
-        cwd, strerror(sys));
+        "the working directory '%.300s' can't be entered: %s; %s, or leave working_directory out for /", cwd,
+        strerror(sys), sys == ENOENT ? "make it first (mkdir -p)" : "give another one");
 }
 
 static int no_process(const struct verdict_about *about, int sys, struct error *err)

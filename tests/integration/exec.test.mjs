@@ -189,7 +189,11 @@ test('B18: a working directory that is not there', needsRoot, async (t) => {
     const { isError, value, text } = await server.exec({ command: 'true', working_directory: '/nope' });
     assert.equal(isError, true);
     assert.equal(value.code, 'cwd_not_found');
-    assert.match(text, /\/nope/);
+    assert.match(text, /\/nope.*make it first/);
+    await server.run('echo a file >/root/file');
+    const { value: file } = await server.exec({ command: 'true', working_directory: '/root/file' });
+    assert.equal(file.code, 'cwd_not_found');
+    assert.match(file.error, /Not a directory; give another one/);
     assert.equal((await server.run('echo usable')).stdout, 'usable\n');
 });
 
