@@ -81,6 +81,21 @@ static int check_exposure(struct config *c, struct error *err)
                   "--allow-unauthenticated-http, or use 127.0.0.1");
 }
 
+/* No header can carry blanks at an end of its value, or a line end. */
+static int check_token(struct config *c, struct error *err)
+{
+    const char *token = c->values.transport == CONFIG_STDIO ? NULL : c->values.auth_token;
+    const size_t n = token ? strlen(token) : 0;
+    bool fits = n == 0 || (token[0] != ' ' && token[n - 1] != ' ');
+    for (size_t i = 0; i < n; i++)
+        fits &= (unsigned char)token[i] >= ' ' && token[i] != '\x7f';
+    return fits ? 0
+                : refuse(
+                      c, ROW(auth_token), err,
+                      "is no token that a client could send: it has a line end or another control character, "
+                      "or a blank at its beginning or end");
+}
+
 /* Names that this version knows but can't serve, foremost backends. */
 static int check_names(struct config *c, struct error *err)
 {
@@ -365,9 +380,9 @@ static int warn(struct config *c, struct error *err)
 int rules_check(struct config *c, struct error *err)
 {
     static int (*const checks[])(struct config *, struct error *) = {
-        check_http_only, check_descriptions, check_exposure,   check_names, settle_backend,
-        check_engine,    check_native,       check_containers, check_wasm,  check_e2b,
-        check_fly,       check_modal,        check_later,      warn,
+        check_http_only, check_descriptions, check_exposure, check_token,      check_names,
+        settle_backend,  check_engine,       check_native,   check_containers, check_wasm,
+        check_e2b,       check_fly,          check_modal,    check_later,      warn,
     };
     if (c->values.personality == CONFIG_KILNTAINERS)
         c->values.lifecycle_tools = false; /* that program never had them */

@@ -253,6 +253,21 @@ static void later_options(void **state)
     config_free(load_ok(ARGS("--on-exit=auto"), ENV())); /* the default asks for nothing */
 }
 
+/* A token that was read with its file's line end, for instance: nobody could get in. */
+static void a_token_that_no_client_can_send(void **state)
+{
+    static const char *const tokens[] = {"secret\n", "secret\r\n", " secret",
+                                         "secret ",  "sec\tret",   "sec\x7f"};
+    for (size_t i = 0; i < ARRAY_LEN(tokens); i++) {
+        char *variable = xasprintf("KILNTAINERS_AUTH_TOKEN=%s", tokens[i]);
+        assert_refused(ARGS("--transport=http"), ENV(variable), 1,
+                       TEXTS("KILNTAINERS_AUTH_TOKEN", "(hidden)", "no token that a client could send"));
+        config_free(load_ok(ARGS(), ENV(variable)));
+        free(variable);
+    }
+    config_free(load_ok(ARGS("--transport=http"), ENV("KILNTAINERS_AUTH_TOKEN=two words, \u00e9")));
+}
+
 static void http_only(void **state)
 {
     static const char *const flags[] = {"--host=0.0.0.0",         "--port=1",         "--session-timeout=9",
@@ -347,6 +362,7 @@ int main(void)
         cmocka_unit_test(e2b),
         cmocka_unit_test(http_only),
         cmocka_unit_test(exposure),
+        cmocka_unit_test(a_token_that_no_client_can_send),
         cmocka_unit_test(descriptions),
         cmocka_unit_test(warnings),
         cmocka_unit_test(no_place_for_state),
