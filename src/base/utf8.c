@@ -108,6 +108,24 @@ full:
     return -1;
 }
 
+size_t utf8_lossy_length(const void *bytes, size_t n)
+{
+    const unsigned char *p = bytes;
+    size_t length = 0;
+    while (n > 0) {
+        bool valid;
+        size_t good = valid_prefix(p, n);
+        length += good;
+        if (good == n)
+            break;
+        size_t bad = utf8_next(p + good, n - good, &valid);
+        length += strlen("\uFFFD");
+        p += good + bad;
+        n -= good + bad;
+    }
+    return length;
+}
+
 size_t utf8_boundary(const void *bytes, size_t n)
 {
     const unsigned char *p = bytes;

@@ -12,6 +12,8 @@ size_t utf8_next(const void *bytes, size_t n, bool *ret_valid);
 bool utf8_valid(const void *bytes, size_t n);
 /* Appends the bytes, each maximal ill-formed subsequence replaced by one U+FFFD (Unicode 15, 3.9 D93b). */
 int utf8_append_lossy(struct buf *b, const void *bytes, size_t n) _must_use_;
+/* The length of what that appends. */
+size_t utf8_lossy_length(const void *bytes, size_t n);
 /* The length, at most n, of the longest prefix that does not cut a character in two. Ill-formed bytes count
  * as characters of their own. */
 size_t utf8_boundary(const void *bytes, size_t n);

@@ -162,13 +162,15 @@ static void write_member_integer(struct json_writer *w, const char *stream, cons
     jw_integer(w, (int64_t)value);
 }
 
+/* Where the gap is in what is returned: replacements are longer than what they replace. */
 static void write_gap(struct json_writer *w, const struct view *v)
 {
     char key[48];
     if (v->omitted == 0)
         return;
+    const size_t returned = v->replaced ? utf8_lossy_length(v->head, v->head_len) : v->head_len;
     write_member_integer(w, v->name, "_bytes", v->total);
-    write_member_integer(w, v->name, "_head_bytes", v->head_len);
+    write_member_integer(w, v->name, "_head_bytes", returned);
     write_member_integer(w, v->name, "_omitted_bytes", v->omitted);
     if (!v->path)
         return;

@@ -59,6 +59,7 @@ static void validity_and_replacement_follow_the_standard(void **state)
         assert_int_equal(utf8_valid(cases[i].bytes, n), cases[i].lossy == NULL);
         assert_int_equal(utf8_append_lossy(&out, cases[i].bytes, n), 0);
         assert_string_equal(buf_str(&out), wanted);
+        assert_int_equal(utf8_lossy_length(cases[i].bytes, n), out.len);
         assert_true(utf8_valid(out.data, out.len));
     }
 }

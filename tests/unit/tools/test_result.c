@@ -216,6 +216,21 @@ static void b8_bytes_that_are_no_text(void **state)
     exec_result_done(&r);
 }
 
+/* The gap is where it is said to be, in what is returned. */
+static void a_cut_behind_bytes_that_are_no_text(void **state)
+{
+    _cleanup_(exec_result_done) struct exec_result r = {.out = cut("a\xff\xfe"
+                                                                   "b",
+                                                                   9, "\xff", NULL, false),
+                                                        .err = whole("")};
+    const struct exec_reply reply = {.result = &r};
+    _cleanup_(cleanup_json_decref) json_t *o = write_and_check(&reply);
+    const json_t *truncated = json_object_get(o, "truncated");
+    const json_int_t head = json_integer_value(json_object_get(truncated, "stdout_head_bytes"));
+    assert_string_equal(json_get_string(o, "stdout") + head, "\n[... 9 bytes omitted ...]\n\uFFFD");
+    assert_int_equal(head, 8);
+}
+
 static void cut_base64_is_head_and_tail(void **state)
 {
     _cleanup_(exec_result_done) struct exec_result r = {.out = cut("\xe2\x82", 100, "\xac", "/x", true),
@@ -307,6 +322,7 @@ int main(void)
         cmocka_unit_test(one_stream_is_cut),
         cmocka_unit_test(a_cut_splits_no_character),
         cmocka_unit_test(b8_bytes_that_are_no_text),
+        cmocka_unit_test(a_cut_behind_bytes_that_are_no_text),
         cmocka_unit_test(cut_base64_is_head_and_tail),
         cmocka_unit_test(worst_cases),
         cmocka_unit_test(the_default_limit_fits_whatever_the_bytes),
