@@ -47,7 +47,8 @@
 #define LIMIT_PRINCIPALS 4096
 #define LIMIT_COMPUTERS 10000 /* per server */
 #define LIMIT_RECORD_BYTES (64 * KIB)
-#define LIMIT_COMPUTER_CPUS_MIN 0.01 /* of the flags, and of computer_create */
+#define LIMIT_KEPT_ENV_BYTES (48 * KIB) /* a computer's own environment, as its record has it */
+#define LIMIT_COMPUTER_CPUS_MIN 0.01    /* of the flags, and of computer_create */
 #define LIMIT_COMPUTER_CPUS_MAX 1024.0
 #define LIMIT_COMPUTER_MEMORY_MIN (4 * MIB)
 #define LIMIT_COMPUTER_MEMORY_MAX (64 * MIB * MIB)

@@ -131,6 +131,19 @@ static int read_size(const struct size_rule *rule, const struct text *t, int64_t
     return 0;
 }
 
+/* It has to be written down with all else that the computer is. */
+static int check_env(const json_t *env, struct error *err)
+{
+    const size_t bytes = env ? json_dumpb(env, NULL, 0, JSON_COMPACT) : 0;
+    if (bytes <= LIMIT_KEPT_ENV_BYTES)
+        return 0;
+    return error_set(
+        err, ERR_INVALID,
+        "'env' has %zu bytes as JSON, and %lu are the maximum of what a computer keeps: give more "
+        "with each command, by the 'env' of terminal_execute",
+        bytes, LIMIT_KEPT_ENV_BYTES);
+}
+
 static int fill_options(const struct bound *b, struct create_arguments *ret, struct error *err)
 {
     struct computer_options *o = &ret->options;
@@ -165,7 +178,7 @@ static int fill(const struct bound *b, struct create_arguments *ret, struct erro
         .description = ret->description,
     };
     ret->has_terms = b->ttl_s > 0 || b->idle_s > 0 || b->on_idle != CHOICE_NONE || ret->description;
-    return fill_options(b, ret, err);
+    return check_env(b->env, err) < 0 ? -1 : fill_options(b, ret, err);
 }
 
 /* Numbers as sizes are taken, too: 536870912. */

@@ -60,6 +60,34 @@ static void refused(void **state)
     }
 }
 
+/* What the computer's record couldn't hold is told before anything is made. */
+static void an_environment_that_is_too_long_to_keep(void **state)
+{
+    static const struct {
+        const char *unit; /* of the JSON text of one variable's value */
+        size_t count;
+        bool fits;
+    } ROWS[] = {
+        {"x", LIMIT_KEPT_ENV_BYTES - 8, true},
+        {"x", LIMIT_KEPT_ENV_BYTES - 7, false},
+        {"x", 100 * KIB, false},
+        {"\\u0001", LIMIT_KEPT_ENV_BYTES / 6, false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        _cleanup_(buf_done) struct buf text = BUF_INIT(1 * MIB);
+        struct create_arguments a;
+        struct error err = ERROR_INIT;
+        assert_int_equal(buf_append_str(&text, "{\"env\":{\"A\":\""), 0);
+        for (size_t n = 0; n < ROWS[i].count; n++)
+            assert_int_equal(buf_append_str(&text, ROWS[i].unit), 0);
+        assert_int_equal(buf_append_str(&text, "\"}}"), 0);
+        assert_int_equal(read_text(text.data, &a, &err), ROWS[i].fits ? 0 : -1);
+        create_arguments_done(&a);
+        if (!ROWS[i].fits)
+            assert_non_null(strstr(err.msg, "49152 are the maximum of what a computer keeps"));
+    }
+}
+
 static void taken(void **state)
 {
     static const struct {
@@ -92,6 +120,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused),
+        cmocka_unit_test(an_environment_that_is_too_long_to_keep),
         cmocka_unit_test(taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
