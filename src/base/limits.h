@@ -67,7 +67,8 @@
 #define LIMIT_LOG_LINE_BYTES 4096       /* one write that can't block: PIPE_BUF */
 #define LIMIT_HTTP_BODY_BYTES (4 * MIB) /* of a peer, unless a request says otherwise */
 #define LIMIT_HTTP_HEADERS_BYTES (64 * KIB)
-#define LIMIT_UNREAD_BYTES (256 * MIB)      /* of answers over HTTP that wait for readers, all together */
+#define LIMIT_UNREAD_BYTES (256 * MIB)      /* of answers that wait for readers, over HTTP of all together */
+#define LIMIT_SMALL_ANSWER_BYTES (64 * KIB) /* one that is sent over stdio even then */
 #define LIMIT_KEPT_EVENTS_BYTES (256 * MIB) /* for who resumes, all sessions; half for a principal */
 #define LIMIT_CONFIG_FILE_BYTES (1 * MIB)
 #define LIMIT_CONFIG_LIST 256 /* elements of a repeatable option */

@@ -187,6 +187,21 @@ static void prepare_next(struct protocol *p)
     p->prepares_later |= wanted == PREPARE_LATER;
 }
 
+/* Calls go on while nobody reads: what they say then is bounded, too. */
+static void drop_what_nobody_reads(struct call *c)
+{
+    const struct session_sink *sink = &c->from.session->sink;
+    const size_t bytes = c->reply.len;
+    if (c->from.batch || c->from.exchange || c->failure.code != ERR_NONE || !sink->takes ||
+        sink->takes(sink->ctx, bytes))
+        return;
+    buf_done(&c->reply);
+    error_set(&c->failure, ERR_LIMIT,
+              "the call was done, but its result of %zu bytes was dropped, since %lu MiB of results wait for "
+              "the client to read them",
+              bytes, LIMIT_UNREAD_BYTES / MIB);
+}
+
 static void report(const struct call *c, size_t reply_bytes)
 {
     const struct session *s = c->from.session;
@@ -208,6 +223,7 @@ static void done(void *arg)
     const struct origin from = c->from;
     struct rpc_error error = RPC_ERROR_INIT;
     size_t reply_bytes = 0;
+    drop_what_nobody_reads(c);
     if (!c->cancelled && !from.session->closing &&
         (c->failure.code == ERR_NONE || write_failure(c, &error))) {
         reply_bytes = c->reply.len;

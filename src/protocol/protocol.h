@@ -71,6 +71,9 @@ struct session_sink {
     /* Takes the content of *message (one JSON text, no newline). on_written (may be NULL) is called on the
      * loop when its last byte was handed to the kernel. */
     void (*send)(void *ctx, struct buf *message, void (*on_written)(void *arg), void *arg);
+    /* Whether a result of so many bytes may still wait behind those that nobody has read. May be NULL: any
+     * may. */
+    bool (*takes)(void *ctx, size_t bytes);
     /* Called by session_close: forget the session, nothing is sent any more. May be NULL. */
     void (*closed)(void *ctx);
     void *ctx;

@@ -238,6 +238,12 @@ static void send_message(void *ctx, struct buf *message, void (*on_written)(void
     maybe_end(s);
 }
 
+static bool takes(void *ctx, size_t bytes)
+{
+    const struct stdio *s = ctx;
+    return s->failed || bytes <= LIMIT_SMALL_ANSWER_BYTES || s->queued_bytes + bytes <= LIMIT_UNREAD_BYTES;
+}
+
 /* -- Input. */
 
 static bool may_take(const struct stdio *s)
@@ -427,7 +433,9 @@ struct stdio *stdio_new(struct loop *loop, struct protocol *protocol, int in, in
         return stdio_free(s);
     }
     s->hangup = LOOP_HANGUP;
-    s->session = session_new(protocol, "local", &(struct session_sink){send_message, forget_session, s});
+    s->session = session_new(
+        protocol, "local",
+        &(struct session_sink){.send = send_message, .takes = takes, .closed = forget_session, .ctx = s});
     session_on_resume(s->session, proceed, s);
     loop_watch_set(s->in_watch, POLLIN);
     loop_watch_set(s->out_watch, s->hangup);

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,7 @@ struct server {
     struct stdio *stdio;
     int ends;
     bool started;
+    sem_t answered; /* calls that have come to their end */
 };
 
 static void on_closed(void *arg, const char *left_behind)
@@ -60,6 +62,12 @@ static void on_end(void *arg)
     session_close(stdio_session(s->stdio), DEADLINE_NONE, on_closed, s);
 }
 
+static void on_call(void *arg, const struct call_report *report)
+{
+    struct server *s = arg;
+    sem_post(&s->answered);
+}
+
 static void *serve(void *arg)
 {
     struct server *s = arg;
@@ -74,6 +82,8 @@ static void *serve(void *arg)
         .computers = computers,
         .server_name = "test",
         .server_version = "1",
+        .on_call = on_call,
+        .ctx = s,
     });
     s->stdio = stdio_new(s->loop, protocol, s->in, s->out, on_end, s, NULL);
     s->started = s->stdio;
@@ -94,6 +104,7 @@ static struct server *start(int in, int out)
     s->in = in;
     s->out = out;
     s->toolset = toolset_double_new();
+    assert_int_equal(sem_init(&s->answered, 0, 0), 0);
     assert_int_equal(pthread_create(&s->thread, NULL, serve, s), 0);
     return s;
 }
@@ -107,6 +118,7 @@ static void join(struct server *s)
     assert_true(s->started);
     assert_int_equal(s->ends, 1);
     toolset_free(s->toolset);
+    sem_destroy(&s->answered);
     close(s->in);
     close(s->out);
     free(s);
@@ -440,6 +452,39 @@ static void a_reader_that_waits_stops_nobody(struct wires w)
     hang_up(&w, s);
 }
 
+/* All calls run before anything is read: only as much of their results is kept as a limit allows. */
+static void results_that_nobody_reads_are_bounded(void **state)
+{
+    enum { CALLS = 6 };
+    const size_t size = LIMIT_RESULT_BYTES - 1 * MIB;
+    _cleanup_(buf_done) struct buf calls = BUF_INIT(64 * KIB);
+    struct wires w = pipes();
+    struct server *s = start(w.in, w.out);
+    w.ahead.max = LIMIT_RESULT_BYTES + 1 * MIB;
+    tell(&w, INITIALIZE "\n");
+    free(read_line(&w));
+    for (int i = 1; i <= CALLS; i++)
+        assert_int_equal(buf_printf(&calls,
+                                    "{\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"tools/call\",\"params\":{"
+                                    "\"name\":\"repeat\",\"arguments\":{\"size\":%zu}}}\n",
+                                    i, size),
+                         0);
+    tell(&w, calls.data); /* in one piece, which is taken in one piece */
+    for (int i = 0; i < CALLS; i++)
+        assert_int_equal(sem_wait(&s->answered), 0);
+    size_t kept = 0, dropped = 0;
+    for (int i = 1; i <= CALLS; i++) {
+        char *answer = read_line(&w);
+        assert_non_null(answer);
+        kept += strlen(answer) > size;
+        dropped += strlen(answer) < 1000 && strstr(answer, "\"error\":") && strstr(answer, "was dropped");
+        free(answer);
+    }
+    assert_int_equal(kept, LIMIT_UNREAD_BYTES / LIMIT_RESULT_BYTES);
+    assert_int_equal(dropped, CALLS - kept);
+    hang_up(&w, s);
+}
+
 /* It sends on, does not read what it asked for until the server stops reading too, and goes. */
 static void a_client_that_goes_without_reading_ends_the_server(void **state)
 {
@@ -561,6 +606,7 @@ int main(void)
         cmocka_unit_test(bad_bytes_get_an_error_and_the_next_line_is_served),
         cmocka_unit_test(an_endless_line_is_refused_once),
         cmocka_unit_test(the_longest_message_is_served),
+        cmocka_unit_test(results_that_nobody_reads_are_bounded),
         cmocka_unit_test(a_client_that_goes_without_reading_ends_the_server),
         cmocka_unit_test(a_pipe_reader_that_waits_stops_nobody),
         cmocka_unit_test(a_socket_reader_that_waits_stops_nobody),
