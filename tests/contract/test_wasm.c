@@ -467,7 +467,30 @@ static void a_dead_server(struct contract *t)
     assert_int_equal(kill(zygote, 0), -1);
 }
 
+/* Nothing is compiled here yet. */
+static void compiling_holds_up_nobody(struct contract *t)
+{
+    _cleanup_(cleanup_free) char *empty = xasprintf("%s/empty", t->state_dir);
+    struct cancel *cancel = cancel_new();
+    const struct wait over = {.deadline = DEADLINE_NONE, .cancel = cancel};
+    const struct wait wait = {.deadline = clock_deadline_after(300)};
+    struct error err = ERROR_INIT;
+    assert_int_equal(dir_make(empty, 0700, NULL), 0);
+    cancel_fire(cancel, ERR_CANCELLED);
+    for (int finishes = 0; finishes < 2; finishes++) {
+        struct backend *b = make(empty);
+        assert_int_equal(b->ops->probe(b, &over, &err), -1);
+        assert_int_equal(err.code, ERR_CANCELLED);
+        if (finishes && b->ops->probe(b, &wait, &err) < 0)
+            fail_msg("%s", err.msg);
+        b->ops->free(b);
+    }
+    cancel_unref(cancel);
+    assert_int_equal(tree_remove(AT_FDCWD, empty, NULL), 0);
+}
+
 static const struct contract_case WASM_CASES[] = {
+    {"compiling holds up nobody", compiling_holds_up_nobody, 0},
     {"a command runs, and its args are not interpreted", a_command_runs, 0},
     {"a command line is refused, and what isn't UTF-8", a_command_line_is_refused, 0},
     {"B9: stdin is bytes", stdin_is_bytes, 0},

@@ -20,9 +20,12 @@ struct wasm {
     struct usage disk; /* bytes 0: no cap */
     bool network_wanted;
 
-    pthread_mutex_t lock;       /* of the next two */
-    struct wasm_zygote *zygote; /* NULL: to be started by whoever needs it */
-    struct attempt preparing;   /* just that */
+    pthread_mutex_t lock;       /* of what is before the blank line */
+    struct wasm_zygote *zygote; /* NULL: to be started when somebody needs it */
+    struct attempt preparing;   /* just that, on a thread of its own: it outlasts who waits for it */
+    pthread_t preparer;
+    bool has_preparer;
+    struct cancel *end; /* of that; constant */
 
     char *environment, *usage, *limits; /* for describe */
 };
@@ -51,9 +54,11 @@ static inline struct wasm_instance *wasm_instance_of(const struct instance *i)
     return (struct wasm_instance *)i;
 }
 
-/* ready.c: a zygote that lives, with all that comes before it; the first caller starts it, others wait. A new
- * reference; NULL on error. */
+/* ready.c: a zygote that lives, with all that comes before it. A new reference; NULL on error, or when the
+ * wait is over: it goes on then, for whoever asks next. */
 struct wasm_zygote *wasm_ready(struct wasm *w, const struct wait *wait, struct error *err);
+/* Whatever is being prepared is given up. Nobody waits for it any more. */
+void wasm_ready_end(struct wasm *w);
 
 /* describe.c: fills in the words, and frees them. */
 void wasm_describe_init(struct wasm *w);

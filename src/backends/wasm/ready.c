@@ -1,6 +1,6 @@
 /* From the options to a zygote that has the module loaded: the library is found and asked for its version,
- * the module is read, its code comes from the cache or is compiled for it. Whoever needs it first does all
- * that; others wait for it. */
+ * the module is read, its code comes from the cache or is compiled for it. One thread does all that, and who
+ * needs it waits for as long as he likes: compiling may take minutes. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +17,16 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #define SAID_MAX 1024
 #define CHECK_TIMEOUT_NS (20 * NSEC_PER_SEC)
 #define START_TIMEOUT_NS (20 * NSEC_PER_SEC)
+
+static struct wait wait_of(const struct wasm *w, int64_t timeout_ns)
+{
+    return (struct wait){.deadline = clock_now() + timeout_ns, .cancel = w->end};
+}
 
 /* A process that does one thing and ends. */
 struct errand {
@@ -32,9 +38,10 @@ static int errand_begin(const struct process *p, struct errand *ret, struct erro
     return process_start(p, &ret->pidfd, &ret->said, err);
 }
 
-static int errand_end(struct errand *e, int64_t timeout_ns, struct buf *ret_said, struct error *err)
+static int errand_end(const struct wasm *w, struct errand *e, int64_t timeout_ns, struct buf *ret_said,
+                      struct error *err)
 {
-    const struct wait wait = {.deadline = clock_now() + timeout_ns};
+    const struct wait wait = wait_of(w, timeout_ns);
     int failed = process_end(e->pidfd, e->said, &wait, ret_said, err);
     fd_close(e->pidfd);
     fd_close(e->said);
@@ -48,10 +55,11 @@ static int ask_major(const char *library, struct errand *ret, struct error *err)
     return errand_begin(&p, ret, err);
 }
 
-static int hear_major(const char *library, struct errand *e, int *ret, struct error *err)
+static int hear_major(const struct wasm *w, const char *library, struct errand *e, int *ret,
+                      struct error *err)
 {
     _cleanup_(buf_done) struct buf said = BUF_INIT(SAID_MAX);
-    if (errand_end(e, CHECK_TIMEOUT_NS, &said, err) < 0) {
+    if (errand_end(w, e, CHECK_TIMEOUT_NS, &said, err) < 0) {
         error_prefix(err, "the WASM engine can't be used; " PLACES_MEND);
         return error_recast(err, ERR_UNAVAILABLE, "Wasmtime");
     }
@@ -87,7 +95,7 @@ static int compile(const struct wasm *w, const char *library, const struct modul
                               .code = -1};
     struct errand errand;
     if (errand_begin(&p, &errand, err) < 0 ||
-        errand_end(&errand, COMPILE_SECONDS * NSEC_PER_SEC, &said, err) < 0)
+        errand_end(w, &errand, COMPILE_SECONDS * NSEC_PER_SEC, &said, err) < 0)
         return error_prefix(err, "the module %s can't be compiled", path);
     return memory_file_seal(out, err) < 0 ? -1 : TAKE_FD(out);
 }
@@ -116,7 +124,7 @@ static struct wasm_zygote *start(const struct wasm *w, const char *library, cons
     if (ask_major(library, &errand, err) < 0)
         return NULL;
     const int read = module_read(path, &m, &unread); /* meanwhile */
-    if (hear_major(library, &errand, &major, err) < 0)
+    if (hear_major(w, library, &errand, &major, err) < 0)
         return NULL;
     if (read < 0) {
         error_set(err, unread.code, "%s", unread.msg);
@@ -126,12 +134,12 @@ static struct wasm_zygote *start(const struct wasm *w, const char *library, cons
     if (cache < 0)
         return NULL;
     const struct cache_key key = cache_key(m.hash, major, w->fuel > 0);
-    const struct wait wait = {.deadline = clock_now() + START_TIMEOUT_NS};
+    const struct wait wait = wait_of(w, START_TIMEOUT_NS);
     struct wasm_zygote *z = start_cached(w, library, cache, &key, &wait);
     _cleanup_fd_ int code = z ? -1 : compile(w, library, &m, path, err);
     if (code < 0)
         return z;
-    const struct wait then = {.deadline = clock_now() + START_TIMEOUT_NS};
+    const struct wait then = wait_of(w, START_TIMEOUT_NS);
     z = wasm_zygote_start(library, w->fuel > 0, code, &then, err);
     if (z)
         cache_put(cache, &key, code);
@@ -147,20 +155,36 @@ static struct wasm_zygote *prepare(const struct wasm *w, struct error *err)
     return path ? start(w, library, path, err) : NULL;
 }
 
-/* Under the lock, which is left meanwhile. */
-static int prepare_for_all_locked(struct wasm *w, struct error *err)
+static void *prepare_for_all(void *arg)
 {
-    struct wasm_zygote *dead = TAKE_PTR(w->zygote);
+    struct wasm *w = arg;
     struct error why = ERROR_INIT;
+    pthread_mutex_lock(&w->lock);
+    struct wasm_zygote *dead = TAKE_PTR(w->zygote);
     pthread_mutex_unlock(&w->lock);
     wasm_zygote_unref(dead);
     struct wasm_zygote *z = prepare(w, &why);
-    pthread_mutex_lock(&w->lock);
     if (!z && why.code != ERR_DENIED && why.code != ERR_LIMIT)
         why.code = ERR_UNAVAILABLE;
+    pthread_mutex_lock(&w->lock);
     w->zygote = z;
     attempt_end(&w->preparing, z ? NULL : &why);
-    return z ? 0 : error_set(err, why.code, "%s", why.msg);
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+/* The one before has ended, or nearly. */
+static void start_preparer_locked(struct wasm *w)
+{
+    struct error why = ERROR_INIT;
+    if (w->has_preparer)
+        pthread_join(w->preparer, NULL);
+    const int failed = thread_start(&w->preparer, prepare_for_all, w);
+    w->has_preparer = failed == 0;
+    if (failed) {
+        error_errno(&why, ERR_LIMIT, failed, "start a thread that starts the WASM engine");
+        attempt_end(&w->preparing, &why);
+    }
 }
 
 struct wasm_zygote *wasm_ready(struct wasm *w, const struct wait *wait, struct error *err)
@@ -173,9 +197,18 @@ struct wasm_zygote *wasm_ready(struct wasm *w, const struct wait *wait, struct e
             z = wasm_zygote_ref(w->zygote);
             continue;
         }
-        int joined = attempt_join(&w->preparing, &w->lock, wait, err);
-        failed = joined == 0 ? prepare_for_all_locked(w, err) : joined < 0 ? -1 : 0;
+        const int joined = attempt_join(&w->preparing, &w->lock, wait, err);
+        if (joined == 0)
+            start_preparer_locked(w);
+        failed = joined < 0 ? -1 : 0;
     }
     pthread_mutex_unlock(&w->lock);
     return z;
+}
+
+void wasm_ready_end(struct wasm *w)
+{
+    cancel_fire(w->end, ERR_CANCELLED);
+    if (w->has_preparer)
+        pthread_join(w->preparer, NULL);
 }

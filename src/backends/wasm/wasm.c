@@ -53,7 +53,9 @@ static struct backend *wasm_free(struct backend *b)
     if (!b)
         return NULL;
     struct wasm *w = wasm_of(b);
+    wasm_ready_end(w);
     wasm_zygote_unref(w->zygote);
+    cancel_unref(w->end);
     pthread_mutex_destroy(&w->lock);
     wasm_describe_done(w);
     free(w->state_dir);
@@ -93,6 +95,7 @@ struct backend *wasm_new(const struct wasm_options *options)
     w->fuel = options->fuel;
     w->disk = cap(options->disk_bytes);
     w->network_wanted = options->network_wanted;
+    w->end = cancel_new();
     pthread_mutex_init(&w->lock, NULL);
     wasm_describe_init(w);
     return &w->base;
