@@ -18,7 +18,8 @@
 #include "net/grpc_answer.h"
 #include "net/transfer.h"
 
-#define IDLE_MAX 8
+#define IDLE_MAX 8 /* connections; and as many on which a call is left */
+#define LEFT_NS (1 * NSEC_PER_SEC)
 #define FRAME_BYTES 5
 #define TIMEOUT_UNITS_MAX 99999999LL /* eight digits */
 
@@ -29,6 +30,8 @@ struct grpc_channel {
     pthread_mutex_t lock; /* of all that follows */
     CURLM *idle[IDLE_MAX];
     int idle_count;
+    struct grpc_stream *left[IDLE_MAX]; /* the first was left first */
+    int left_count;
 };
 
 struct grpc_stream {
@@ -41,6 +44,7 @@ struct grpc_stream {
     bool over;            /* the transfer is, as `result` says */
     CURLcode result;
     atomic_bool cut;
+    int64_t patience; /* once nobody waits for what still comes: until when it may come; else 0 */
 };
 DEFINE_CLEANUP(struct grpc_stream *, grpc_close)
 
@@ -81,10 +85,30 @@ struct grpc_channel *grpc_channel_ref(struct grpc_channel *c)
     return c;
 }
 
+/* The connection, where another call can have it. One on which more of an abandoned call may come can't be
+ * had. */
+static CURLM *dissolve(struct grpc_stream *s)
+{
+    const bool good = s->over && s->result == CURLE_OK && s->channel->peer.tls;
+    CURLM *multi = transfer_end(&s->transfer);
+    if (multi && !good)
+        libcurl.multi_cleanup(TAKE_PTR(multi));
+    libcurl.slist_free_all(s->headers);
+    buf_done(&s->body);
+    grpc_answer_done(&s->answer);
+    free(s);
+    return multi;
+}
+
 struct grpc_channel *grpc_channel_unref(struct grpc_channel *c)
 {
     if (!c || atomic_fetch_sub(&c->refs, 1) > 1)
         return NULL;
+    for (int i = 0; i < c->left_count; i++) {
+        CURLM *multi = dissolve(c->left[i]);
+        if (multi)
+            libcurl.multi_cleanup(multi);
+    }
     for (int i = 0; i < c->idle_count; i++)
         libcurl.multi_cleanup(c->idle[i]);
     pthread_mutex_destroy(&c->lock);
@@ -92,14 +116,6 @@ struct grpc_channel *grpc_channel_unref(struct grpc_channel *c)
     free(c->ca_file);
     free(c);
     return NULL;
-}
-
-static CURLM *take_idle(struct grpc_channel *c)
-{
-    pthread_mutex_lock(&c->lock);
-    CURLM *multi = c->idle_count > 0 ? c->idle[--c->idle_count] : NULL;
-    pthread_mutex_unlock(&c->lock);
-    return multi;
 }
 
 static void keep_idle(struct grpc_channel *c, CURLM *multi)
@@ -148,7 +164,7 @@ static size_t on_line(char *bytes, size_t size, size_t n, void *ctx)
 static size_t on_body(char *bytes, size_t size, size_t n, void *ctx)
 {
     struct grpc_stream *s = ctx;
-    if (grpc_answer_body(&s->answer, bytes, size * n, &s->failure) < 0)
+    if (s->patience > 0 || grpc_answer_body(&s->answer, bytes, size * n, &s->failure) < 0)
         return size * n + 1;
     return size * n;
 }
@@ -189,30 +205,6 @@ static int frame(const struct grpc_request *r, struct buf *b)
                : 0;
 }
 
-static struct grpc_stream *begin(struct grpc_channel *c, const struct grpc_request *r, struct error *err)
-{
-    const struct http_request plain = {
-        .method = "POST", .path = r->path, .headers = r->headers, .header_count = r->header_count};
-    if (request_check(&plain, err) < 0)
-        return NULL;
-    _cleanup_(cleanup_grpc_close) struct grpc_stream *s = xcalloc(1, sizeof(*s));
-    s->channel = grpc_channel_ref(c);
-    s->body = (struct buf)BUF_INIT(GRPC_MESSAGE_MAX + FRAME_BYTES);
-    grpc_answer_init(&s->answer, c->url);
-    if (frame(r, &s->body) < 0) {
-        error_set(err, ERR_LIMIT, "a message of %zu bytes is too long to be sent", r->size);
-        return NULL;
-    }
-    transfer_init(&s->transfer, take_idle(c), &c->peer);
-    if (!s->transfer.unset)
-        add_headers(s, r);
-    if (!s->transfer.unset) {
-        set_request(s, r);
-        set_functions(s);
-    }
-    return transfer_begin(&s->transfer, &c->peer, err) < 0 ? NULL : TAKE_PTR(s);
-}
-
 /* --- the answer --- */
 
 /* As far as it goes without waiting; 1: it isn't over. */
@@ -231,6 +223,57 @@ static int check_limits(struct grpc_stream *s, const struct wait *wait, struct e
     if (atomic_load(&s->cut))
         return error_set(err, ERR_UNAVAILABLE, "%s: the call was cut", s->channel->url);
     return wait_check(wait, err) < 0 ? error_prefix(err, "%s", s->channel->url) : 0;
+}
+
+/* To the end of a call that was left. */
+static void see_out(struct grpc_stream *s, const struct wait *wait)
+{
+    const struct wait bounded = wait_at_most(wait, s->patience);
+    while (step(s, NULL) > 0)
+        if (check_limits(s, &bounded, NULL) < 0 || transfer_wait(&s->transfer, &bounded, NULL) < 0)
+            return;
+}
+
+/* Rather the connection of a call that is about to end than a new one. NULL: a new one is needed. */
+static CURLM *take_connection(struct grpc_channel *c, const struct wait *wait)
+{
+    struct grpc_stream *left = NULL;
+    pthread_mutex_lock(&c->lock);
+    CURLM *multi = c->idle_count > 0 ? c->idle[--c->idle_count] : NULL;
+    if (!multi && c->left_count > 0) {
+        left = c->left[0];
+        memmove(c->left, c->left + 1, (size_t)--c->left_count * sizeof(*c->left));
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (!left)
+        return multi;
+    see_out(left, wait);
+    return dissolve(left);
+}
+
+static struct grpc_stream *begin(struct grpc_channel *c, const struct grpc_request *r,
+                                 const struct wait *wait, struct error *err)
+{
+    const struct http_request plain = {
+        .method = "POST", .path = r->path, .headers = r->headers, .header_count = r->header_count};
+    if (request_check(&plain, err) < 0)
+        return NULL;
+    _cleanup_(cleanup_grpc_close) struct grpc_stream *s = xcalloc(1, sizeof(*s));
+    s->channel = grpc_channel_ref(c);
+    s->body = (struct buf)BUF_INIT(GRPC_MESSAGE_MAX + FRAME_BYTES);
+    grpc_answer_init(&s->answer, c->url);
+    if (frame(r, &s->body) < 0) {
+        error_set(err, ERR_LIMIT, "a message of %zu bytes is too long to be sent", r->size);
+        return NULL;
+    }
+    transfer_init(&s->transfer, take_connection(c, wait), &c->peer);
+    if (!s->transfer.unset)
+        add_headers(s, r);
+    if (!s->transfer.unset) {
+        set_request(s, r);
+        set_functions(s);
+    }
+    return transfer_begin(&s->transfer, &c->peer, err) < 0 ? NULL : TAKE_PTR(s);
 }
 
 /* The peer's own status is told before what happened to the connection meanwhile. */
@@ -311,7 +354,7 @@ struct grpc_stream *grpc_open(struct grpc_channel *c, const struct grpc_request 
 {
     if (wait_check(wait, err) < 0)
         return NULL;
-    _cleanup_(cleanup_grpc_close) struct grpc_stream *s = begin(c, r, err);
+    _cleanup_(cleanup_grpc_close) struct grpc_stream *s = begin(c, r, wait, err);
     return s && send_request(s, wait, err) == 0 ? TAKE_PTR(s) : NULL;
 }
 
@@ -321,22 +364,32 @@ void grpc_cut(struct grpc_stream *s)
     libcurl.multi_wakeup(s->transfer.multi);
 }
 
-/* A connection on which more of an abandoned call may come isn't used again. */
 struct grpc_stream *grpc_close(struct grpc_stream *s)
 {
     if (!s)
         return NULL;
-    const bool good = s->over && s->result == CURLE_OK && s->channel->peer.tls;
-    CURLM *multi = transfer_end(&s->transfer);
-    if (multi && good)
-        keep_idle(s->channel, multi);
-    else if (multi)
-        libcurl.multi_cleanup(multi);
-    libcurl.slist_free_all(s->headers);
-    buf_done(&s->body);
-    grpc_answer_done(&s->answer);
-    grpc_channel_unref(s->channel);
-    free(s);
+    struct grpc_channel *c = s->channel;
+    CURLM *multi = dissolve(s);
+    if (multi)
+        keep_idle(c, multi);
+    grpc_channel_unref(c);
+    return NULL;
+}
+
+struct grpc_stream *grpc_leave(struct grpc_stream *s)
+{
+    if (!s || s->over || atomic_load(&s->cut))
+        return grpc_close(s);
+    struct grpc_channel *c = s->channel;
+    s->patience = clock_now() + LEFT_NS;
+    pthread_mutex_lock(&c->lock);
+    const bool kept = c->left_count < IDLE_MAX;
+    if (kept)
+        c->left[c->left_count++] = s;
+    pthread_mutex_unlock(&c->lock);
+    if (!kept)
+        return grpc_close(s);
+    grpc_channel_unref(c); /* which has the stream, not the other way round */
     return NULL;
 }
 
@@ -365,6 +418,6 @@ int grpc_call(struct grpc_channel *c, const struct grpc_request *r, const struct
         ret_status->code = GRPC_OK;
     if (wait_check(wait, err) < 0)
         return -1;
-    _cleanup_(cleanup_grpc_close) struct grpc_stream *s = begin(c, r, err);
+    _cleanup_(cleanup_grpc_close) struct grpc_stream *s = begin(c, r, wait, err);
     return s ? grpc_finish(s, wait, ret, ret_status, err) : -1;
 }

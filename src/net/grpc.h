@@ -92,3 +92,6 @@ int grpc_finish(struct grpc_stream *s, const struct wait *wait, struct buf *ret,
 /* Any thread: grpc_next() sees ERR_UNAVAILABLE soon. */
 void grpc_cut(struct grpc_stream *s);
 struct grpc_stream *grpc_close(struct grpc_stream *s); /* accepts NULL, returns NULL */
+/* The same, of a stream whose peer has said all that is wanted and is about to end it: its connection serves
+ * a later call, which waits for that end, a second at most; what comes is thrown away. */
+struct grpc_stream *grpc_leave(struct grpc_stream *s);

@@ -100,6 +100,20 @@ test('round trips: one for a command, two for a long one, one for a computer', n
     assert.deepEqual(sorted(await calls(fake)), sorted([...command, 'TaskExecStdinWrite']));
 });
 
+test('a result waits for no more than itself: its stream may end late, or never', needsRooms, async (t) => {
+    const { fake, server } = await world(t, { options: ['--tls'] });
+    const streams = async () => (await fake.requests()).filter(({ path: where }) => where.endsWith('/TaskExecStdioRead'));
+    const open = async () => (await streams()).filter(({ status }) => status === undefined).length;
+    await server.run('true');
+    const [{ bytes }] = await streams();
+    await fake.forgetRequests();
+    await fake.faults([{ match: 'TaskExecStdioRead$', stall: bytes }]);
+    assert.equal((await server.run('true')).exit_code, 0);
+    assert.equal(await open(), 1);
+    for (const n of [1, 2]) assert.equal((await server.run(`exit ${n}`)).exit_code, n);
+    await eventually('it is given up', async () => (await open()) === 0);
+});
+
 test('what it is told by options', needsRooms, async (t) => {
     const { fake, server } = await world(t, { args: ['--gpu', 'h100:2', '--region', 'eu', '--modal-cpu', '1.5', '--modal-memory', '256',
         '--no-network', '--sandbox-timeout', '120', '--modal-app-name', 'mine'], v2: false });

@@ -96,7 +96,10 @@ static void leave(struct call *c)
     pthread_mutex_lock(&i->lock);
     struct modal_output *output = TAKE_PTR(c->output);
     pthread_mutex_unlock(&i->lock);
-    modal_output_close(output);
+    if (c->once.answer.ended) /* the guest is ending, and with it the stream */
+        modal_output_leave(output);
+    else
+        modal_output_close(output);
     pthread_mutex_lock(&i->lock);
     list_unlink(&c->node);
     i->ran_at = clock_now();
@@ -222,25 +225,12 @@ static int await_end(struct call *c, const struct wait *wait, struct error *err)
     return 0;
 }
 
-/* So that its connection can serve the next call. The guest is ending. */
-static void read_out(struct call *c)
-{
-    char rest[READ_BYTES];
-    const struct wait brief = {.deadline = clock_now() + READ_OUT_NS, .cancel = c->request->wait.cancel};
-    while (modal_output_read(c->output, rest, sizeof(rest), &brief, NULL) > 0)
-        continue;
-}
-
 static int run(void *call, const char *shell, struct error *err)
 {
     struct call *c = call;
     struct error why = ERROR_INIT;
-    if (begin(c, shell, &why) == 0) {
-        if (await_end(c, &c->request->wait, err) < 0)
-            return -1;
-        read_out(c);
-        return 0;
-    }
+    if (begin(c, shell, &why) == 0)
+        return await_end(c, &c->request->wait, err);
     /* Input that nobody took, since the process had ended: its output tells. */
     if (c->output && !wait_was_over(&why))
         (void)!await_end(c, &(struct wait){.deadline = clock_now() + READ_OUT_NS}, NULL);

@@ -34,12 +34,13 @@ struct modal_output {
 
 /* --- the stream --- */
 
-static void leave_stream(struct modal_output *o)
+/* close: grpc_close(), or grpc_leave() */
+static void end_stream(struct modal_output *o, struct grpc_stream *(*close)(struct grpc_stream *))
 {
     pthread_mutex_lock(&o->lock);
     struct grpc_stream *s = TAKE_PTR(o->stream);
     pthread_mutex_unlock(&o->lock);
-    grpc_close(s);
+    close(s);
     modal_route_done(&o->route);
 }
 
@@ -101,16 +102,27 @@ void modal_output_cut(struct modal_output *o)
     pthread_mutex_unlock(&o->lock);
 }
 
-struct modal_output *modal_output_close(struct modal_output *o)
+static struct modal_output *dismiss(struct modal_output *o,
+                                    struct grpc_stream *(*close)(struct grpc_stream *))
 {
     if (!o)
         return NULL;
-    leave_stream(o);
+    end_stream(o, close);
     modal_free(o->piece);
     cancel_unref(o->cut);
     pthread_mutex_destroy(&o->lock);
     free(o);
     return NULL;
+}
+
+struct modal_output *modal_output_close(struct modal_output *o)
+{
+    return dismiss(o, grpc_close);
+}
+
+struct modal_output *modal_output_leave(struct modal_output *o)
+{
+    return dismiss(o, grpc_leave);
 }
 
 /* --- reading --- */
@@ -174,7 +186,7 @@ static int next(struct modal_output *o, const struct wait *wait, struct error *e
     if (cancel_why(o->cut) != ERR_NONE || wait_was_over(&why))
         return error_set(err, why.code, "%s", why.msg);
     const int failed = recover(o, &status, &why, wait, err);
-    leave_stream(o);
+    end_stream(o, grpc_close);
     return failed;
 }
 

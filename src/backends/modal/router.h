@@ -47,3 +47,5 @@ ssize_t modal_output_read(struct modal_output *o, void *buf, size_t size, const 
 /* Any thread: whoever reads gets ERR_GONE soon, and from then on. */
 void modal_output_cut(struct modal_output *o);
 struct modal_output *modal_output_close(struct modal_output *o); /* accepts NULL, returns NULL */
+/* Once all that is wanted has come: see grpc_leave(). */
+struct modal_output *modal_output_leave(struct modal_output *o);

@@ -109,7 +109,7 @@ export class Room {
         const complaints = [];
         room.holder.stderr.on('data', (bytes) => complaints.push(bytes));
         await Promise.all([room.#answer(), once(room.holder, 'spawn')]).catch((error) => {
-            throw new Error(`no room can be made here: ${error.message}: ${Buffer.concat(complaints)}`);
+            throw new Error(`no room can be made here (make build-all builds ${HOLDER}): ${error.message}: ${Buffer.concat(complaints)}`);
         });
         room.init = Number(fs.readFileSync(`/proc/${room.holder.pid}/task/${room.holder.pid}/children`, 'utf8'));
         return room;
