@@ -3,6 +3,8 @@
 
 #include <poll.h>
 
+#include "base/thread.h"
+
 int attempt_join(struct attempt *a, pthread_mutex_t *lock, const struct wait *wait, struct error *err)
 {
     if (!a->over) {
@@ -30,4 +32,24 @@ void attempt_end(struct attempt *a, const struct error *failure)
     a->failure = failure ? *failure : (struct error)ERROR_INIT;
     cancel_fire(a->over, ERR_BUSY);
     a->over = cancel_unref(a->over);
+}
+
+/* The one before has given back the lock, so it is over, or nearly. */
+void attempt_begin(struct attempt *a, void *(*run)(void *arg), void *arg)
+{
+    struct error why = ERROR_INIT;
+    attempt_finish(a);
+    const int failed = thread_start(&a->thread, run, arg);
+    a->has_thread = failed == 0;
+    if (failed) {
+        error_errno(&why, ERR_LIMIT, failed, "start a thread");
+        attempt_end(a, &why);
+    }
+}
+
+void attempt_finish(struct attempt *a)
+{
+    if (a->has_thread)
+        pthread_join(a->thread, NULL);
+    a->has_thread = false;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "base/cancel.h"
 #include "base/error.h"
@@ -10,6 +11,8 @@
 struct attempt {
     struct cancel *over;  /* while somebody is at it: fired when it is over */
     struct error failure; /* of the last one; code ERR_NONE if it worked */
+    pthread_t thread;     /* of attempt_begin() */
+    bool has_thread;
 };
 
 /* 0: nobody was at it, and the caller is now: it does its part without the lock, then takes that again and
@@ -18,3 +21,10 @@ struct attempt {
 int attempt_join(struct attempt *a, pthread_mutex_t *lock, const struct wait *wait, struct error *err);
 /* failure: as in the struct; NULL is success. */
 void attempt_end(struct attempt *a, const struct error *failure);
+
+/* Instead of the caller, who waits like the others then, a thread does it, which outlasts whoever waits:
+ * `run` takes the lock and calls attempt_end() as its last. If there is no thread to be had, that is the
+ * failure. */
+void attempt_begin(struct attempt *a, void *(*run)(void *arg), void *arg);
+/* Without the lock: waits for the end of that thread, if there is one. Nobody begins another. */
+void attempt_finish(struct attempt *a);

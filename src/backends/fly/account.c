@@ -19,7 +19,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/path.h"
-#include "base/thread.h"
 
 #define API_BASE "https://api.fly.io"
 #define MACHINES_BASE "https://api.machines.dev"
@@ -40,11 +39,10 @@ struct fly_account {
     struct provider machines, graphql;
     char *app;
 
-    struct cancel *end; /* of the account */
-    pthread_t opener;
+    struct cancel *end;   /* of the account */
     pthread_mutex_t lock; /* of all that follows */
     struct attempt opening;
-    bool is_open, has_opener;
+    bool is_open;
 };
 
 /* --- what the opener does --- */
@@ -171,20 +169,6 @@ static void *open_it(void *arg)
 
 /* --- what callers do --- */
 
-/* The one before has ended, or nearly. */
-static void start_opener_locked(struct fly_account *a)
-{
-    struct error why = ERROR_INIT;
-    if (a->has_opener)
-        pthread_join(a->opener, NULL);
-    const int failed = thread_start(&a->opener, open_it, a);
-    a->has_opener = failed == 0;
-    if (failed) {
-        error_errno(&why, ERR_LIMIT, failed, "start a thread that asks Fly");
-        attempt_end(&a->opening, &why);
-    }
-}
-
 int fly_account_open(struct fly_account *a, const struct wait *wait, struct error *err)
 {
     int failed = 0;
@@ -192,7 +176,7 @@ int fly_account_open(struct fly_account *a, const struct wait *wait, struct erro
     while (failed == 0 && !a->is_open) {
         const int joined = attempt_join(&a->opening, &a->lock, wait, err);
         if (joined == 0)
-            start_opener_locked(a);
+            attempt_begin(&a->opening, open_it, a);
         failed = joined < 0 ? -1 : 0;
     }
     pthread_mutex_unlock(&a->lock);
@@ -216,8 +200,7 @@ struct fly_account *fly_account_free(struct fly_account *a)
     if (!a)
         return NULL;
     cancel_fire(a->end, ERR_CANCELLED);
-    if (a->has_opener)
-        pthread_join(a->opener, NULL);
+    attempt_finish(&a->opening);
     http_client_free(a->api_client);
     http_client_free(a->machines_client);
     pace_free(a->pace);

@@ -23,9 +23,7 @@ struct wasm {
     pthread_mutex_t lock;       /* of what is before the blank line */
     struct wasm_zygote *zygote; /* NULL: to be started when somebody needs it */
     struct attempt preparing;   /* just that, on a thread of its own: it outlasts who waits for it */
-    pthread_t preparer;
-    bool has_preparer;
-    struct cancel *end; /* of that; constant */
+    struct cancel *end;         /* of that; constant */
 
     char *environment, *usage, *limits; /* for describe */
 };

@@ -17,7 +17,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
-#include "base/thread.h"
 
 #define SAID_MAX 1024
 #define CHECK_TIMEOUT_NS (20 * NSEC_PER_SEC)
@@ -173,20 +172,6 @@ static void *prepare_for_all(void *arg)
     return NULL;
 }
 
-/* The one before has ended, or nearly. */
-static void start_preparer_locked(struct wasm *w)
-{
-    struct error why = ERROR_INIT;
-    if (w->has_preparer)
-        pthread_join(w->preparer, NULL);
-    const int failed = thread_start(&w->preparer, prepare_for_all, w);
-    w->has_preparer = failed == 0;
-    if (failed) {
-        error_errno(&why, ERR_LIMIT, failed, "start a thread that starts the WASM engine");
-        attempt_end(&w->preparing, &why);
-    }
-}
-
 struct wasm_zygote *wasm_ready(struct wasm *w, const struct wait *wait, struct error *err)
 {
     struct wasm_zygote *z = NULL;
@@ -199,7 +184,7 @@ struct wasm_zygote *wasm_ready(struct wasm *w, const struct wait *wait, struct e
         }
         const int joined = attempt_join(&w->preparing, &w->lock, wait, err);
         if (joined == 0)
-            start_preparer_locked(w);
+            attempt_begin(&w->preparing, prepare_for_all, w);
         failed = joined < 0 ? -1 : 0;
     }
     pthread_mutex_unlock(&w->lock);
@@ -209,6 +194,5 @@ struct wasm_zygote *wasm_ready(struct wasm *w, const struct wait *wait, struct e
 void wasm_ready_end(struct wasm *w)
 {
     cancel_fire(w->end, ERR_CANCELLED);
-    if (w->has_preparer)
-        pthread_join(w->preparer, NULL);
+    attempt_finish(&w->preparing);
 }

@@ -92,12 +92,54 @@ static void a_wait_has_its_own_limits(void **state)
     pthread_mutex_unlock(&lock);
 }
 
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static void *do_it(void *arg)
+{
+    const struct error *failure = arg;
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
+    pthread_mutex_lock(&lock);
+    done_by++;
+    attempt_end(&attempt, failure);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static void a_thread_may_do_it_for_who_does_not_wait(void **state)
+{
+    struct error failure = ERROR_INIT, err = ERROR_INIT;
+    const struct wait over = {.deadline = clock_now()};
+    error_set(&failure, ERR_DENIED, "no");
+    done_by = 0;
+    pthread_mutex_lock(&lock);
+    for (int times = 1; times <= 3; times++) {
+        const bool fails = times < 3;
+        assert_int_equal(attempt_join(&attempt, &lock, &patient, NULL), 0);
+        pthread_mutex_lock(&gate);
+        attempt_begin(&attempt, do_it, fails ? &failure : NULL);
+        assert_int_equal(attempt_join(&attempt, &lock, &over, &err), -1);
+        assert_int_equal(err.code, ERR_TIMEOUT);
+        pthread_mutex_unlock(&gate); /* it still needs the other lock */
+        assert_int_equal(attempt_join(&attempt, &lock, &patient, &err), fails ? -1 : 1);
+        assert_int_equal(err.code, fails ? ERR_DENIED : ERR_TIMEOUT);
+        assert_int_equal(done_by, times);
+    }
+    assert_int_equal(attempt_join(&attempt, &lock, &patient, NULL), 0);
+    attempt_begin(&attempt, do_it, NULL);
+    pthread_mutex_unlock(&lock);
+    attempt_finish(&attempt);
+    assert_int_equal(done_by, 4);
+    attempt_finish(&attempt);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_learn_of_success),
         cmocka_unit_test(all_learn_of_a_failure_and_it_can_be_done_again),
         cmocka_unit_test(a_wait_has_its_own_limits),
+        cmocka_unit_test(a_thread_may_do_it_for_who_does_not_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
