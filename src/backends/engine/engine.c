@@ -31,25 +31,19 @@ static void describe_limits_locked(struct engine_backend *b, const struct engine
     b->limits = buf_steal(&text);
 }
 
-static struct engine *connect_once(struct engine_backend *b, struct error *err)
+static void *connect_for_all(void *arg)
 {
-    /* Not the caller's limits: others wait for the same. */
-    const struct wait wait = {.deadline = clock_now() + CONNECT_TIMEOUT_NS};
-    return engine_connect(&b->options, &wait, err);
-}
-
-/* Under the lock, which is left meanwhile. */
-static int connect_for_all_locked(struct engine_backend *b, struct error *err)
-{
+    struct engine_backend *b = arg;
+    const struct wait wait = {.deadline = clock_now() + CONNECT_TIMEOUT_NS, .cancel = b->end};
     struct error why = ERROR_INIT;
-    pthread_mutex_unlock(&b->lock);
-    struct engine *e = connect_once(b, &why);
+    struct engine *e = engine_connect(&b->options, &wait, &why);
     pthread_mutex_lock(&b->lock);
     b->engine = e;
     if (e)
         describe_limits_locked(b, e);
     attempt_end(&b->connecting, e ? NULL : &why);
-    return e ? 0 : error_set(err, why.code, "%s", why.msg);
+    pthread_mutex_unlock(&b->lock);
+    return NULL;
 }
 
 struct engine *engine_ready(struct engine_backend *b, const struct wait *wait, struct error *err)
@@ -57,8 +51,10 @@ struct engine *engine_ready(struct engine_backend *b, const struct wait *wait, s
     int failed = 0;
     pthread_mutex_lock(&b->lock);
     while (failed == 0 && !b->engine) {
-        int joined = attempt_join(&b->connecting, &b->lock, wait, err);
-        failed = joined == 0 ? connect_for_all_locked(b, err) : joined < 0 ? -1 : 0;
+        const int joined = attempt_join(&b->connecting, &b->lock, wait, err);
+        if (joined == 0)
+            attempt_begin(&b->connecting, connect_for_all, b);
+        failed = joined < 0 ? -1 : 0;
     }
     struct engine *e = failed < 0 ? NULL : b->engine;
     pthread_mutex_unlock(&b->lock);
@@ -126,6 +122,9 @@ static struct backend *engine_free(struct backend *backend)
     if (!backend)
         return NULL;
     struct engine_backend *b = engine_of(backend);
+    cancel_fire(b->end, ERR_CANCELLED);
+    attempt_finish(&b->connecting);
+    cancel_unref(b->end);
     images_free(b->images);
     engine_disconnect(b->engine);
     keeper_free(b->keeper);
@@ -194,6 +193,7 @@ struct backend *engine_new(const struct engine_options *options, struct error *e
     b->image = image;
     b->images = images_new();
     b->keeper = keeper_new();
+    b->end = cancel_new();
     pthread_mutex_init(&b->lock, NULL);
     b->wanted_limits = describe_wanted_limits(b);
     b->environment = xasprintf("an isolated Linux computer: a container of the image %s", image.text);

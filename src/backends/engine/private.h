@@ -22,9 +22,10 @@ struct engine_backend {
     char *environment, *wanted_limits; /* for describe */
     struct keeper *keeper;             /* of the links of all computers */
 
+    struct cancel *end;        /* of connecting; constant */
     pthread_mutex_t lock;      /* of all that follows */
-    struct engine *engine;     /* NULL: whoever needs it connects; then for good */
-    struct attempt connecting; /* just that */
+    struct engine *engine;     /* NULL: it is connected to when somebody needs it; then for good */
+    struct attempt connecting; /* just that, on a thread of its own: it outlasts who waits for it */
     char *limits;              /* for describe, once the engine is known */
 };
 
@@ -106,7 +107,8 @@ void engine_options_done(struct engine_options *o);
 int64_t engine_memory(const struct engine_backend *b, const struct engine *e);
 int64_t engine_pids(const struct engine_backend *b);
 
-/* engine.c: the one that is connected; the first caller connects, others wait. NULL on error. */
+/* engine.c: the one that is connected to. NULL on error, or when the wait is over: it goes on then, for
+ * whoever asks next. */
 struct engine *engine_ready(struct engine_backend *b, const struct wait *wait, struct error *err);
 
 /* instance.c, exec.c, found.c: the functions of the same names in backend.h */

@@ -4,9 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "backends/engine/engine.h"
+#include "base/cancel.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "tests/unit/backends/engine_double.h"
@@ -219,6 +224,42 @@ static void test_json_both_ways(void **state)
     engine_double_stop(&d);
 }
 
+/* One that takes connections, and says nothing. */
+static int listen_silently(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&a, sizeof(a)), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    return fd;
+}
+
+static void test_connecting_holds_up_nobody(void **state)
+{
+    char dir[] = "/tmp/test-engine-XXXXXX";
+    struct cancel *cancel = cancel_new();
+    const struct wait over = {.deadline = DEADLINE_NONE, .cancel = cancel};
+    struct error err = ERROR_INIT;
+    assert_non_null(mkdtemp(dir));
+    _cleanup_(cleanup_free) char *path = xasprintf("%s/silent.sock", dir);
+    _cleanup_(cleanup_free) char *host = xasprintf("unix://%s", path);
+    const int listener = listen_silently(path);
+    struct backend *b =
+        engine_new(&(struct engine_options){.engine = "docker", .docker_host = host, .state_dir = dir}, &err);
+    assert_non_null(b);
+    cancel_fire(cancel, ERR_CANCELLED);
+    for (int times = 0; times < 2; times++) {
+        assert_int_equal(b->ops->probe(b, &over, &err), -1);
+        assert_int_equal(err.code, ERR_CANCELLED);
+    }
+    assert_null(b->ops->free(b));
+    cancel_unref(cancel);
+    fd_close(listener);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +270,7 @@ int main(void)
         cmocka_unit_test(test_absence_may_be_told_with_500),
         cmocka_unit_test(test_refusals_are_shown_as_plain_text),
         cmocka_unit_test(test_json_both_ways),
+        cmocka_unit_test(test_connecting_holds_up_nobody),
     };
     return cmocka_run_group_tests_name("engine: api", tests, NULL, NULL);
 }
