@@ -95,8 +95,10 @@ static struct figure figures[FIGURES] = {
     [MODAL_PARALLEL] = {"modal_parallel", "modal: 200 computers at once / one", "x", .must = 40, .aim = 20},
     [E2B_PYTHON_WALL] = {"e2b_python_wall", "e2b: Python program's / our warm command", "x", .must = 3, .aim = 3, .more_is_better = true},
     [E2B_PYTHON_CPU] = {"e2b_python_cpu", "e2b: the same, CPU of the servers", "x", .must = 10, .aim = 10, .more_is_better = true},
+    [E2B_PYTHON_AT_ONCE] = {"e2b_python_at_once", "e2b: the same, 32 of them at once", "x", .must = 3, .aim = 10, .more_is_better = true},
     [MODAL_PYTHON_WALL] = {"modal_python_wall", "modal: Python program's / our warm command", "x", .must = 3, .aim = 3, .more_is_better = true},
     [MODAL_PYTHON_CPU] = {"modal_python_cpu", "modal: the same, CPU of the servers", "x", .must = 10, .aim = 10, .more_is_better = true},
+    [MODAL_PYTHON_AT_ONCE] = {"modal_python_at_once", "modal: the same, 32 of them at once", "x", .must = 3, .aim = 10, .more_is_better = true},
 };
 static const struct {
     const char *title;

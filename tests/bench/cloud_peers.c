@@ -1,8 +1,10 @@
 /* The Python program at the fakes of hosted providers, beside ours: a command in a computer that is there
- * already. Both are at the same fake, over TLS with the latency of a provider, call by call in alternation.
+ * already, and many at once. Both are at the same fake, over TLS with the latency of a provider, in
+ * alternation.
  *
  * A command is one round trip of ours at each. The Python program takes one at E2B, too, so that the times
- * there can't differ by more than what each does beside that; at Modal it takes three.
+ * there can't differ by more than what each does beside that; at Modal it takes three. Of many at once it
+ * does one after the other, and ours is held up by the fake, which has one thread.
  *
  * Fly is not among them: there the Python program has its work done by flyctl. */
 #include <stdlib.h>
@@ -18,26 +20,29 @@
 #define COMMAND_TRUE "{\"command\":\"true\"}"
 #define LATENCY "20"
 #define END_SECONDS 60.0
+#define AT_ONCE 32
+#define ROUNDS 5
 
 struct cloud_peer {
-    const char *name, *options;     /* of the fake */
-    const char *const theirs[5];    /* arguments of the Python program */
-    enum figure_id wall, processor; /* in this order */
+    const char *name, *options;              /* of the fake */
+    const char *const theirs[5];             /* arguments of the Python program */
+    enum figure_id wall, processor, at_once; /* in this order */
 };
 static const struct cloud_peer peers[] = {
-    {"e2b", "", {"--backend", "e2b", NULL}, E2B_PYTHON_WALL, E2B_PYTHON_CPU},
+    {"e2b", "", {"--backend", "e2b", NULL}, E2B_PYTHON_WALL, E2B_PYTHON_CPU, E2B_PYTHON_AT_ONCE},
     /* It refuses its own default image without a description, and has Python packages put into it. */
     {"modal",
      "--skip 'pip|apt-get|requirements'",
      {"--backend", "modal", "--tool-instruction-override", "a shell", NULL},
      MODAL_PYTHON_WALL,
-     MODAL_PYTHON_CPU},
+     MODAL_PYTHON_CPU,
+     MODAL_PYTHON_AT_ONCE},
 };
 
 /* Calls one by one, and what of the processor they have taken. */
 struct side {
     struct subject subject;
-    struct series wall;
+    struct series wall, at_once;
     double cpu;
 };
 
@@ -54,10 +59,22 @@ static void side_call(struct side *s)
     series_add(&s->wall, subject_call(&s->subject, TOOL, COMMAND_TRUE, false));
 }
 
-static void side_end(struct side *s)
+/* The calls so far were all. */
+static void side_count(struct side *s)
 {
     s->cpu = (subject_cpu_ms(&s->subject) - s->cpu) / (double)s->wall.count;
+}
+
+static void side_calls(struct side *s)
+{
+    series_add(&s->at_once, subject_calls(&s->subject, TOOL, COMMAND_TRUE, AT_ONCE));
+}
+
+static void side_done(struct side *s)
+{
     (void)subject_end(&s->subject, END_SECONDS);
+    series_done(&s->wall);
+    series_done(&s->at_once);
 }
 
 /* Beside the fake. */
@@ -74,12 +91,18 @@ static void measure(struct bench *b, const struct cloud_peer *p)
         side_call(&their_side);
         side_call(&our_side);
     }
-    side_end(&their_side);
-    side_end(&our_side);
+    side_count(&their_side);
+    side_count(&our_side);
+    for (int i = 0; i < ROUNDS; i++) {
+        side_calls(&their_side);
+        side_calls(&our_side);
+    }
     figure_set_ratio(b, p->wall, series_median(&their_side.wall), series_median(&our_side.wall), b->runs);
     figure_set_ratio(b, p->processor, their_side.cpu, our_side.cpu, b->runs);
-    series_done(&their_side.wall);
-    series_done(&our_side.wall);
+    figure_set_ratio(b, p->at_once, series_median(&their_side.at_once), series_median(&our_side.at_once),
+                     ROUNDS);
+    side_done(&their_side);
+    side_done(&our_side);
 }
 
 void stage_cloud_peers(struct bench *b)
@@ -89,13 +112,13 @@ void stage_cloud_peers(struct bench *b)
     for (size_t i = 0; i < ARRAY_LEN(peers); i++) {
         const struct cloud_peer *p = &peers[i];
         if (why) {
-            b->figures[p->wall].note = why;
-            b->figures[p->processor].note = why;
+            for (unsigned id = p->wall; id <= p->at_once; id++)
+                b->figures[id].note = why;
         } else if (beside && strcmp(beside, p->name) == 0) {
             measure(b, p);
         } else if (!beside) {
             _cleanup_(cleanup_free) char *options = xasprintf("--tls --latency " LATENCY " %s", p->options);
-            bench_beside_fake(b, p->name, options, "cloud_peers", p->wall, p->processor);
+            bench_beside_fake(b, p->name, options, "cloud_peers", p->wall, p->at_once);
         }
     }
 }
