@@ -29,6 +29,8 @@ function grpc429(after) {
 // Some are refused however slow the machine is that it all runs on.
 const refusals = (match, refused) => ['--faults', JSON.stringify([{ match, ...refused, at: 5, times: 3 }])];
 
+const running = ({ sandboxes }) => sandboxes.filter(({ result }) => !result);
+
 // A computer of Modal in one of its two generations: they differ in how one is made and found, not in what it does.
 const modal = (generation, more) => ({
     is: 'modal',
@@ -49,7 +51,9 @@ const modal = (generation, more) => ({
         'without a word when to come again': { options: ['--create-rate', '10', '--clock-scale', '10', '--no-retry-after'] },
     },
     created: ({ totals }) => totals.created,
-    live: ({ sandboxes }) => sandboxes.filter(({ result }) => !result),
+    live: running,
+    images: ({ images }) => images,
+    alone: { args: ['--sandbox-timeout', '8'], done: (_, before, now) => running(now).length === 2 && running(now).every(({ id }) => !running(before).some((one) => one.id === id)) },
     ...more,
 });
 
@@ -75,7 +79,10 @@ export const PROVIDERS = {
         },
         created: ({ totals }) => totals.created,
         live: ({ sandboxes }) => sandboxes,
+        images: () => [], // and what else is kept at the provider for a computer
         file: 'file', // that who runs in a computer may write, and that lasts as long
+        // What makes a server look after computers soon, and when it has, whatever failed once: a permanent one and a temporary one.
+        alone: { args: ['--e2b-sandbox-timeout', '4'], done: (requests, { sandboxes }) => sandboxes.every(({ sandboxID }) => requests.filter((one) => one.path.endsWith(`/${sandboxID}/timeout`)).length >= 3) },
     },
     fly: {
         secret: 'fm2_0123456789abcdefGEHEIM0123456789abcdef',
@@ -99,7 +106,9 @@ export const PROVIDERS = {
         },
         created: ({ totals }) => totals.created,
         live: ({ apps }) => apps.flatMap(({ machines }) => machines).filter(({ state }) => state !== 'destroyed'),
+        images: () => [],
         file: '/root/file',
+        alone: { args: ['--fly-lease', '12'], done: (requests) => requests.filter((one) => /\/exec$/.test(one.path)).length >= 3 },
     },
     modal: modal('1', { many: 100, patience: 1 }),
     'modal-1': modal('0', { many: 40, patience: 3 }), // the first generation
