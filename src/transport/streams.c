@@ -1,9 +1,9 @@
 /* Kept events.
  *
- * A list of streams per session, in the order of their beginning; a list of events per stream. While a stream
- * is open its events are kept up to a limit, beyond which they can only be read live (broken: what would be
- * replayed has a gap, and a client must not be led to believe otherwise). A stream that has ended stays for
- * clients whose connection broke in its last moment, until newer ones need its room.
+ * A list of streams per session, those that have ended in the order of their ends; a list of events per
+ * stream. While a stream is open its events are kept up to a limit, beyond which they can only be read live
+ * (broken: what would be replayed has a gap, and a client must not be led to believe otherwise). A stream
+ * that has ended stays for clients whose connection broke in its last moment, until newer ones need its room.
  *
  * The limits: of a session, of a principal and of the server. At one of the latter two a session forgets what
  * is its own, never another's. */
@@ -44,7 +44,7 @@ struct stream {
 struct streams {
     struct streams_budget *budget;
     struct list link; /* in budget->users */
-    struct list all;  /* oldest first */
+    struct list all;  /* of those that have ended, the first to end is the first */
     uint64_t next;
     size_t bytes;
     int open, ended;
@@ -114,7 +114,7 @@ struct stream *stream_new(struct streams *owner)
     return s;
 }
 
-/* Forgets the oldest ended stream that nobody reads. */
+/* Forgets of the ended streams that nobody reads the one that ended first. */
 static bool forget_one(struct streams *s)
 {
     list_for_each (node, &s->all) {
@@ -204,6 +204,8 @@ void stream_end(struct stream *s, bool delivered)
         s->ended = true;
         owner->open--;
         owner->ended++;
+        list_unlink(&s->link);
+        list_append(&owner->all, &s->link);
     }
     if (delivered && s->bytes > DELIVERED_KEPT_BYTES) {
         s->broken = true;

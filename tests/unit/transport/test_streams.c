@@ -109,6 +109,22 @@ static void streams_that_ended_make_room_for_others(void **state)
     streams_free(all);
 }
 
+/* What took long, and has just come, isn't forgotten before what came long ago. */
+static void the_first_to_end_is_the_first_forgotten(void **state)
+{
+    struct streams *all = session();
+    struct stream *slow = stream_new(all);
+    for (int i = 0; i < 40; i++) {
+        struct stream *s = stream_new(all);
+        stream_end(s, false);
+    }
+    add(slow, "{}", "id: 1-0\nevent: message\ndata: {}\n\n");
+    add(slow, "{}", "id: 1-1\nevent: message\ndata: {}\n\n");
+    stream_end(slow, false);
+    assert_replay(all, "1-0", "id: 1-1\nevent: message\ndata: {}\n\n");
+    streams_free(all);
+}
+
 static void what_was_delivered_is_kept_only_if_small(void **state)
 {
     struct streams *all = session();
@@ -217,6 +233,7 @@ int main(void)
         cmocka_unit_test(what_came_after_an_event_is_replayed),
         cmocka_unit_test(ids_that_never_were_are_not_found),
         cmocka_unit_test(streams_that_ended_make_room_for_others),
+        cmocka_unit_test(the_first_to_end_is_the_first_forgotten),
         cmocka_unit_test(what_was_delivered_is_kept_only_if_small),
         cmocka_unit_test(memory_is_bounded_and_gaps_are_told),
         cmocka_unit_test(all_sessions_share_a_budget_and_no_principal_has_it_all),
