@@ -1,49 +1,36 @@
-/* The log. A line is at most PIPE_BUF bytes and goes out in one write that can't block:
- *   pipe, terminal   opened anew through /proc/self/fd, so that O_NONBLOCK is on a description of our own;
- *   socket           MSG_DONTWAIT;
- *   file             a plain write;
- *   what is none of these, or can't be opened anew: poll(2) first.
+/* The log. A line is at most PIPE_BUF bytes and goes out in one write that can't block (sink.h).
  * What a message quotes may come from a client or a sandbox: control characters and bytes that are not UTF-8
  * are escaped, so that nobody can forge a line or move the cursor of a terminal. */
 #include "base/log.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/limits.h"
 #include "base/path.h"
+#include "base/sink.h"
 #include "base/utf8.h"
 
 _Static_assert(LIMIT_LOG_LINE_BYTES <= PIPE_BUF, "a longer write to a pipe may be torn or block");
 
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
 
-enum sink_kind { SINK_POLLED, SINK_PLAIN, SINK_SOCKET };
-
 static struct {
     char program[64];
     _Atomic enum log_level level;
     bool json;
-    int fd;
-    enum sink_kind kind;
     _Atomic uint64_t dropped;
     /* Guards what follows, and the order of lines; held across writes that can't block. */
     pthread_mutex_t lock;
+    struct sink out;
     uint64_t untold; /* of dropped */
-    bool torn;       /* the last line went out in part: its end is missing */
-} sink = {.level = LOG_WARNING, .fd = STDERR_FILENO, .lock = PTHREAD_MUTEX_INITIALIZER};
+} sink = {.level = LOG_WARNING, .lock = PTHREAD_MUTEX_INITIALIZER, .out = SINK_INIT};
 
 /* One line in the making. What doesn't fit any more is cut. */
 struct line {
@@ -123,27 +110,6 @@ static void format(struct line *l, enum log_level level, const char *file, int l
     put(l, "\n");
 }
 
-/* Bytes written, at once or not at all. */
-static ssize_t write_now(const char *bytes, size_t n)
-{
-    if (sink.kind == SINK_SOCKET)
-        return send(sink.fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-    struct pollfd p = {.fd = sink.fd, .events = POLLOUT};
-    if (sink.kind == SINK_POLLED && (poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT)))
-        return -1;
-    return write(sink.fd, bytes, n);
-}
-
-static bool emit(const struct line *l)
-{
-    if (sink.torn && write_now("\n", 1) != 1)
-        return false;
-    sink.torn = false;
-    ssize_t n = write_now(l->text, l->len);
-    sink.torn = n > 0 && (size_t)n < l->len;
-    return n == (ssize_t)l->len;
-}
-
 static bool tell_drops(void)
 {
     if (sink.untold == 0)
@@ -152,7 +118,7 @@ static bool tell_drops(void)
     struct line l = {.len = 0};
     snprintf(msg, sizeof(msg), "%llu log lines were dropped", (unsigned long long)sink.untold);
     format(&l, LOG_WARNING, "", 0, msg);
-    if (!emit(&l))
+    if (!sink_write(&sink.out, l.text, l.len))
         return false;
     sink.untold = 0;
     return true;
@@ -173,7 +139,7 @@ void log_msg(enum log_level level, const char *file, int line, const char *fmt, 
     format(&l, level, file, line, msg);
 
     pthread_mutex_lock(&sink.lock);
-    if (!tell_drops() || !emit(&l)) {
+    if (!tell_drops() || !sink_write(&sink.out, l.text, l.len)) {
         sink.untold++;
         atomic_fetch_add(&sink.dropped, 1);
     }
@@ -186,39 +152,11 @@ uint64_t log_dropped(void)
     return atomic_load(&sink.dropped);
 }
 
-/* Chooses how standard error is written to. */
-static void open_stderr(void)
-{
-    struct stat st;
-    sink.fd = STDERR_FILENO;
-    sink.kind = SINK_POLLED;
-    if (fstat(STDERR_FILENO, &st) < 0)
-        return;
-    if (S_ISREG(st.st_mode))
-        sink.kind = SINK_PLAIN;
-    else if (S_ISSOCK(st.st_mode))
-        sink.kind = SINK_SOCKET;
-    else {
-        int fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_APPEND | O_NOCTTY | O_CLOEXEC);
-        if (fd < 0)
-            return;
-        sink.fd = fd;
-        sink.kind = SINK_PLAIN;
-    }
-}
-
 int log_open(const char *program, enum log_level level, bool json, const char *path, struct error *err)
 {
     log_close();
-    if (path) {
-        int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
-        if (fd < 0)
-            return error_errno(err, error_code_of_errno(errno), errno, "open log file %s", path);
-        sink.fd = fd;
-        sink.kind = SINK_PLAIN;
-    } else {
-        open_stderr();
-    }
+    if (sink_open(&sink.out, path) < 0)
+        return error_errno(err, error_code_of_errno(errno), errno, "open log file %s", path);
     snprintf(sink.program, sizeof(sink.program), "%s", program);
     atomic_store(&sink.level, level);
     sink.json = json;
@@ -227,10 +165,6 @@ int log_open(const char *program, enum log_level level, bool json, const char *p
 
 void log_close(void)
 {
-    if (sink.fd != STDERR_FILENO)
-        fd_close(sink.fd);
-    sink.fd = STDERR_FILENO;
-    sink.kind = SINK_POLLED;
+    sink_close(&sink.out);
     sink.untold = 0;
-    sink.torn = false;
 }

@@ -28,7 +28,8 @@ enum option_trait {
     OPTION_MEANS_DOCKER = 1 << 7,     /* asks for the docker backend when none is named; a switch by its on */
     OPTION_PAIRS = 1 << 8,            /* each element is KEY=VALUE */
     OPTION_PRESENCE = 1 << 9,         /* any value of the variable but the empty one means true */
-    OPTION_DASHES = 1 << 10           /* the value may begin with "--" as an argument of its own */
+    OPTION_DASHES = 1 << 10,          /* the value may begin with "--" as an argument of its own */
+    OPTION_OR_STDERR = 1 << 11        /* a path, or "-" for standard error */
 };
 
 enum option_group {

@@ -266,8 +266,8 @@ const struct option_row option_rows[] = {
      .traits = OPTION_HTTP_ONLY, MEMBER(metrics_token_file), .arg = "FILE",
      .help = "File with the bearer token that /metrics and /readyz want. Without it they are for this "
              "machine only, and only while no other token is set."},
-    {.name = "access-log", .type = OPTION_PATH, .group = GROUP_HTTP, .traits = OPTION_HTTP_ONLY,
-     MEMBER(access_log), .arg = "FILE",
+    {.name = "access-log", .type = OPTION_PATH, .group = GROUP_HTTP,
+     .traits = OPTION_HTTP_ONLY | OPTION_OR_STDERR, MEMBER(access_log), .arg = "FILE",
      .help = "Write a line of JSON about each request to this file; - is standard error."},
     {.name = "stop-timeout", .type = OPTION_SECONDS, .group = GROUP_HTTP, .traits = OPTION_HTTP_ONLY,
      MEMBER(stop_timeout_s), .def = "10", .min = 0, .max = 3600, .arg = "SECONDS",

@@ -128,7 +128,8 @@ static int parse_string(const struct option_row *row, const char *text, void *me
 
 static int parse_path(const struct option_row *row, const char *text, void *member, struct error *err)
 {
-    if (path_is_absolute(text))
+    const bool is_stderr = (row->traits & OPTION_OR_STDERR) && strcmp(text, "-") == 0;
+    if (is_stderr || path_is_absolute(text))
         return parse_string(row, text, member, err);
     if (text_check(text, err) < 0)
         return -1;

@@ -2,42 +2,38 @@
 #include "transport/request_log.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/sink.h"
 
 #define LINE_BYTES (32 * KIB) /* a path can have so many */
 
 struct request_log {
-    char *path;
-    int fd;
+    char *path; /* NULL: standard error */
+    struct sink out;
     uint64_t lost;
 };
 
 int request_log_reopen(struct request_log *log, struct error *err)
 {
-    if (strcmp(log->path, "-") == 0)
-        return 0;
-    int fd = open(log->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
-    if (fd < 0)
+    struct sink fresh;
+    if (sink_open(&fresh, log->path) < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno, "Can't write to %s (--access-log)", log->path);
-    fd_close(log->fd);
-    log->fd = fd;
+    sink_close(&log->out);
+    log->out = fresh;
     return 0;
 }
 
 struct request_log *request_log_new(const char *path, struct error *err)
 {
     struct request_log *log = xcalloc(1, sizeof(*log));
-    log->path = xstrdup(path);
-    log->fd = -1;
+    log->path = strcmp(path, "-") == 0 ? NULL : xstrdup(path);
+    log->out = (struct sink)SINK_INIT;
     return request_log_reopen(log, err) < 0 ? request_log_free(log) : log;
 }
 
@@ -45,7 +41,7 @@ struct request_log *request_log_free(struct request_log *log)
 {
     if (!log)
         return NULL;
-    fd_close(log->fd);
+    sink_close(&log->out);
     free(log->path);
     free(log);
     return NULL;
@@ -90,8 +86,7 @@ void request_log_write(struct request_log *log, const struct http_request *r, co
         jw_integer(&w, (int64_t)log->lost);
     }
     jw_end_object(&w);
-    int fd = log->fd >= 0 ? log->fd : STDERR_FILENO;
-    bool written =
-        !w.failed && buf_append_byte(&line, '\n') == 0 && write(fd, line.data, line.len) == (ssize_t)line.len;
+    const bool written =
+        !w.failed && buf_append_byte(&line, '\n') == 0 && sink_write(&log->out, line.data, line.len);
     log->lost = written ? 0 : log->lost + 1;
 }

@@ -148,6 +148,19 @@ test('more sessions than there may be', async (t) => {
     await server.session();
 });
 
+test('requests are logged to standard error, and nobody waits for who doesn\'t read that', async (t) => {
+    const server = await startHttp(t, { args: ['--access-log', '-'] });
+    await server.fetch('GET', { path: '/first' });
+    await eventually('it is logged', () => server.stderr.split('\n').some((line) => line.startsWith('{') && JSON.parse(line).path === '/first'));
+    server.child.stderr.pause();
+    for (let i = 0; i < 200; i++) assert.equal((await server.fetch('GET', { path: `/${'x'.repeat(8000)}` })).status, 404);
+    server.child.stderr.resume();
+    await eventually('what was lost is told', async () => {
+        await server.fetch('GET', { path: '/last' });
+        return /"path":"\/last".*"lost_lines":\d+/.test(server.stderr);
+    });
+});
+
 test('how the server is, for those who may watch', async (t) => {
     const folder = temporaryFolder(t, 'watch-');
     const [token, log] = [path.join(folder, 'token'), path.join(folder, 'access.log')];
