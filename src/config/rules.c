@@ -355,6 +355,11 @@ static int warn(struct config *c, struct error *err)
         config_warn(c, "--auth-token is visible to every user of this machine; "
                        "use KILNTAINERS_AUTH_TOKEN or --auth-token-file");
     }
+    const char *rootfs = c->values.rootfs;
+    if (rootfs && rootfs[strspn(rootfs, "/.")] == '\0')
+        config_warn(
+            c, "--rootfs / lets commands read every file of this machine, whoever owns it; give a folder "
+               "that was made for them, or leave it out");
     if (config_origin(c, ROW(e2b_api_key))->source == SOURCE_FLAG)
         config_warn(c, "--e2b-api-key is visible to every user of this machine; use E2B_API_KEY");
     if (config_origin(c, ROW(fly_token))->source == SOURCE_FLAG)

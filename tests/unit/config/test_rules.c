@@ -328,6 +328,12 @@ static void warnings(void **state)
     c = load_ok(ARGS("--engine=podman", "--docker-run-flag=--init"), ENV());
     assert_null(config_warnings(c)[0]);
     config_free(c);
+    c = load_ok(ARGS("--rootfs=//."), ENV());
+    assert_non_null(strstr(config_warnings(c)[0], "--rootfs / lets commands read every file"));
+    config_free(c);
+    c = load_ok(ARGS("--rootfs=/srv"), ENV());
+    assert_null(config_warnings(c)[0]);
+    config_free(c);
     c = load_ok(ARGS("--timeout=5"), ENV("KILNTAINERS_AUTH_TOKEN=t", "FLY_APP_NAME=x"));
     assert_null(config_warnings(c)[0]);
     config_free(c);
