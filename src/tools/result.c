@@ -16,6 +16,7 @@
 
 #define MARKER_BYTES 512 /* of what stands in a gap; paths are shorter */
 #define TEXT_EXTRA_BYTES 128
+#define IGNORED_BYTES 512   /* of a note that names arguments */
 #define GROWTH_MAX 13       /* of a byte of output */
 #define MEMBERS_BYTES 65536 /* more than all that isn't output comes to */
 
@@ -383,8 +384,14 @@ void result_write_ignored(struct json_writer *w, const json_t *ignored)
 {
     if (!ignored)
         return;
+    _cleanup_(buf_done) struct buf text = BUF_INIT(IGNORED_BYTES); /* what doesn't fit isn't named */
+    size_t i;
+    const json_t *name;
+    (void)!buf_append_str(&text, "unknown to this tool, and ignored:");
+    json_array_foreach (ignored, i, name)
+        (void)!buf_printf(&text, "%s '%.60s'", i ? "," : "", json_string_value(name));
     jw_key(w, "note");
-    jw_string(w, "some arguments are unknown to this tool, and were ignored");
+    jw_string(w, buf_str(&text));
 }
 
 int result_write(void (*write)(struct json_writer *w, const void *object), const void *object,

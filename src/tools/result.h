@@ -26,7 +26,7 @@ struct exec_reply {
 int result_write_exec(const struct exec_reply *reply, struct buf *ret, struct error *err);
 /* Among the members of an object: in how many seconds the computer ends, to a tenth. False: it doesn't. */
 bool result_write_expiry(struct json_writer *w, double expires_in_s);
-/* Likewise: some arguments were unknown. NULL: none. */
+/* Likewise: the names of arguments that were unknown. NULL: none. */
 void result_write_ignored(struct json_writer *w, const json_t *ignored);
 /* Any other result: `write` writes the object, and is asked for it twice. */
 int result_write(void (*write)(struct json_writer *w, const void *object), const void *object,
