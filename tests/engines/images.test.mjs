@@ -137,6 +137,14 @@ describe('images', { concurrency: 2 }, () => {
             assert.equal((await server.exec({ args: ['sleep', '300'], computer_id: 'bare', timeout: 0.5 })).value.timed_out, true);
         });
 
+        test('a shell that a command has removed', async (t) => {
+            const server = await startServer(t);
+            await server.run('rm /bin/sh', { computer_id: 'shorn' });
+            const error = await refused(server, { command: 'true', computer_id: 'shorn' });
+            assert.equal(error.code, 'shell_not_found');
+            assert.match(error.error, /is gone from this computer/);
+        });
+
         test('an image without tail', async (t) => {
             const server = await startServer(t, { from: image('notail') });
             assert.equal((await server.run('echo works')).stdout, 'works\n');

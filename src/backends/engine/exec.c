@@ -184,6 +184,7 @@ static int judge(struct engine_instance *i, const struct exec_request *request, 
         .other_shells = has_bash ? DEFAULT_SHELL
                         : has_sh ? FALLBACK_SHELL
                                  : "",
+        .shell_was_there = i->way == WAY_LINK && !i->backend->options.shell && i->has_sh,
         .pids = i->pids,
     };
     return verdict(&about, request, exit, ret, err);
