@@ -75,7 +75,7 @@ test('two computers of the pool share nothing', needsRoot, async (t) => {
     await server.run('true', { computer_id: 'cold' });
     const pool = await fullPool(server, 2);
     const [a, b] = await Promise.all(['a', 'b'].map((id) =>
-        server.run('echo of-$HOSTNAME >/root/file; sleep 300 & cat /proc/self/uid_map', { computer_id: id })));
+        server.run('echo of-$HOSTNAME >/root/file; sleep 300 & until pgrep sleep >/dev/null; do :; done; cat /proc/self/uid_map', { computer_id: id })));
     assert.ok(['a', 'b'].some((id) => pool.includes(keys(server.stateDir).get(id))));
     assert.notEqual(a.stdout, b.stdout, 'user ids of their own');
     for (const id of ['a', 'b']) {

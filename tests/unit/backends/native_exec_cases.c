@@ -427,12 +427,12 @@ static void test_processes_are_counted(void **state)
     subject_create(&s, "counted");
     assert_int_equal(s.i->ops->stat(s.i, true, &for_ever, &idle, NULL), 0);
     assert_true(idle.pids > 0);
-    run_command(&s, "for i in 1 2 3; do sleep 300 >/dev/null 2>&1 & done", &r);
+    run_command(&s, "for i in 1 2 3; do sleep 300 >/dev/null 2>&1 & echo $! >>/tmp/counted; done", &r);
     exec_result_done(&r);
     const int more = instance_of(s.i)->reaper ? 4 : 3; /* one for all that a command leaves */
     await_processes(&s, idle.pids + more);
     await_processes(&s, idle.pids + more);
-    run_command(&s, "kill $(pidof sleep || pgrep sleep)", &r);
+    run_command(&s, "kill $(cat /tmp/counted)", &r);
     exec_result_done(&r);
     await_processes(&s, idle.pids);
     subject_remove(&s);

@@ -5,6 +5,7 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <semaphore.h>
 
 #include "base/attempt.h"
 #include "base/clock.h"
@@ -92,13 +93,12 @@ static void a_wait_has_its_own_limits(void **state)
     pthread_mutex_unlock(&lock);
 }
 
-static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static sem_t gate;
 
 static void *do_it(void *arg)
 {
     const struct error *failure = arg;
-    pthread_mutex_lock(&gate);
-    pthread_mutex_unlock(&gate);
+    sem_wait(&gate);
     pthread_mutex_lock(&lock);
     done_by++;
     attempt_end(&attempt, failure);
@@ -112,15 +112,15 @@ static void a_thread_may_do_it_for_who_does_not_wait(void **state)
     const struct wait over = {.deadline = clock_now()};
     error_set(&failure, ERR_DENIED, "no");
     done_by = 0;
+    sem_init(&gate, 0, 0);
     pthread_mutex_lock(&lock);
     for (int times = 1; times <= 3; times++) {
         const bool fails = times < 3;
         assert_int_equal(attempt_join(&attempt, &lock, &patient, NULL), 0);
-        pthread_mutex_lock(&gate);
         attempt_begin(&attempt, do_it, fails ? &failure : NULL);
         assert_int_equal(attempt_join(&attempt, &lock, &over, &err), -1);
         assert_int_equal(err.code, ERR_TIMEOUT);
-        pthread_mutex_unlock(&gate); /* it still needs the other lock */
+        sem_post(&gate);
         assert_int_equal(attempt_join(&attempt, &lock, &patient, &err), fails ? -1 : 1);
         assert_int_equal(err.code, fails ? ERR_DENIED : ERR_TIMEOUT);
         assert_int_equal(done_by, times);
@@ -128,9 +128,11 @@ static void a_thread_may_do_it_for_who_does_not_wait(void **state)
     assert_int_equal(attempt_join(&attempt, &lock, &patient, NULL), 0);
     attempt_begin(&attempt, do_it, NULL);
     pthread_mutex_unlock(&lock);
+    sem_post(&gate);
     attempt_finish(&attempt);
     assert_int_equal(done_by, 4);
     attempt_finish(&attempt);
+    sem_destroy(&gate);
 }
 
 int main(void)
