@@ -94,7 +94,8 @@ test('a server that is told to end while it asks, ends', async (t) => {
 async function providerAt(t, listener) {
     await new Promise((resolve) => listener.listen(0, '127.0.0.1', resolve));
     defer(t, () => listener.close());
-    const env = { FLY_API_TOKEN: 'a-token', FLY_API_BASE_URL: `http://127.0.0.1:${listener.address().port}` };
+    const base = `http://127.0.0.1:${listener.address().port}`;
+    const env = { FLY_API_TOKEN: 'a-token', FLY_API_BASE_URL: base, HOME: temporaryFolder(t, 'home-') }; // which root under systemd lacks
     return startServer(t, { args: ['--backend', 'fly', '--log-level', 'debug'], env });
 }
 
