@@ -34,17 +34,27 @@ void attempt_end(struct attempt *a, const struct error *failure)
     a->over = cancel_unref(a->over);
 }
 
-/* The one before has given back the lock, so it is over, or nearly. */
-void attempt_begin(struct attempt *a, void *(*run)(void *arg), void *arg)
+/* The thread before has given back the lock, so it is over, or nearly. */
+static int begin_locked(struct attempt *a, void *(*run)(void *arg), void *arg, struct error *err)
 {
     struct error why = ERROR_INIT;
     attempt_finish(a);
     const int failed = thread_start(&a->thread, run, arg);
     a->has_thread = failed == 0;
-    if (failed) {
-        error_errno(&why, ERR_LIMIT, failed, "start a thread");
-        attempt_end(a, &why);
-    }
+    if (!failed)
+        return 0;
+    error_errno(&why, ERR_LIMIT, failed, "start a thread");
+    attempt_end(a, &why);
+    return error_set(err, why.code, "%s", why.msg);
+}
+
+int attempt_by_thread(struct attempt *a, pthread_mutex_t *lock, void *(*run)(void *arg), void *arg,
+                      const struct wait *wait, struct error *err)
+{
+    int joined = attempt_join(a, lock, wait, err);
+    if (joined == 0)
+        joined = begin_locked(a, run, arg, err) < 0 ? -1 : attempt_join(a, lock, wait, err);
+    return joined < 0 ? -1 : 0;
 }
 
 void attempt_finish(struct attempt *a)

@@ -11,7 +11,7 @@
 struct attempt {
     struct cancel *over;  /* while somebody is at it: fired when it is over */
     struct error failure; /* of the last one; code ERR_NONE if it worked */
-    pthread_t thread;     /* of attempt_begin() */
+    pthread_t thread;     /* of attempt_by_thread() */
     bool has_thread;
 };
 
@@ -22,9 +22,10 @@ int attempt_join(struct attempt *a, pthread_mutex_t *lock, const struct wait *wa
 /* failure: as in the struct; NULL is success. */
 void attempt_end(struct attempt *a, const struct error *failure);
 
-/* Instead of the caller, who waits like the others then, a thread does it, which outlasts whoever waits:
- * `run` takes the lock and calls attempt_end() as its last. If there is no thread to be had, that is the
- * failure. */
-void attempt_begin(struct attempt *a, void *(*run)(void *arg), void *arg);
+/* Instead of the first who comes, who waits like the others then, a thread does it, which outlasts whoever
+ * waits: `run` takes the lock and calls attempt_end() as its last. 0: it has worked: look again. -1: as
+ * above, or there is no thread to be had. */
+int attempt_by_thread(struct attempt *a, pthread_mutex_t *lock, void *(*run)(void *arg), void *arg,
+                      const struct wait *wait, struct error *err);
 /* Without the lock: waits for the end of that thread, if there is one. Nobody begins another. */
 void attempt_finish(struct attempt *a);

@@ -1,3 +1,4 @@
+/* See sink.h. How a line goes out is chosen once, by what is there when it is opened. */
 #include "base/sink.h"
 
 #include <fcntl.h>

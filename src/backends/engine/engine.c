@@ -50,12 +50,8 @@ struct engine *engine_ready(struct engine_backend *b, const struct wait *wait, s
 {
     int failed = 0;
     pthread_mutex_lock(&b->lock);
-    while (failed == 0 && !b->engine) {
-        const int joined = attempt_join(&b->connecting, &b->lock, wait, err);
-        if (joined == 0)
-            attempt_begin(&b->connecting, connect_for_all, b);
-        failed = joined < 0 ? -1 : 0;
-    }
+    while (failed == 0 && !b->engine)
+        failed = attempt_by_thread(&b->connecting, &b->lock, connect_for_all, b, wait, err);
     struct engine *e = failed < 0 ? NULL : b->engine;
     pthread_mutex_unlock(&b->lock);
     return e;

@@ -173,12 +173,8 @@ int fly_account_open(struct fly_account *a, const struct wait *wait, struct erro
 {
     int failed = 0;
     pthread_mutex_lock(&a->lock);
-    while (failed == 0 && !a->is_open) {
-        const int joined = attempt_join(&a->opening, &a->lock, wait, err);
-        if (joined == 0)
-            attempt_begin(&a->opening, open_it, a);
-        failed = joined < 0 ? -1 : 0;
-    }
+    while (failed == 0 && !a->is_open)
+        failed = attempt_by_thread(&a->opening, &a->lock, open_it, a, wait, err);
     pthread_mutex_unlock(&a->lock);
     return failed;
 }

@@ -137,7 +137,7 @@ struct modal_account *modal_account_free(struct modal_account *a)
     return NULL;
 }
 
-int modal_has_token(const struct modal_account *a, struct error *err)
+int modal_check_token(const struct modal_account *a, struct error *err)
 {
     if (a->token_id && a->token_secret)
         return 0;
@@ -241,7 +241,7 @@ int modal_know(struct modal_account *a, struct modal_known *k,
                void *ctx, const struct wait *wait, char ret[MODAL_ID_SIZE], struct error *err)
 {
     struct error why = ERROR_INIT;
-    int failed = modal_has_token(a, &why); /* whatever it was wanted for */
+    int failed = modal_check_token(a, &why); /* whatever it was wanted for */
     pthread_mutex_lock(&a->lock);
     while (failed == 0 && !k->text[0]) {
         const int joined = attempt_join(&k->attempt, &a->lock, wait, &why);

@@ -159,7 +159,7 @@ static void add_number(struct heads *h, size_t slot, const char *name, double va
 static int make_heads(struct modal_account *a, bool with_auth, const struct wait *wait, struct heads *h,
                       struct error *err)
 {
-    if (modal_has_token(a, err) < 0)
+    if (modal_check_token(a, err) < 0)
         return -1;
     add(h, "x-modal-client-type", "8");
     add(h, "x-modal-client-version", "1.0.0");

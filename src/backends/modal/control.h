@@ -59,7 +59,7 @@ int modal_builder_version(struct modal_account *a, const struct wait *wait, char
 /* Apps and images may have been deleted: they are asked for anew. */
 void modal_account_forget(struct modal_account *a);
 /* ERR_DENIED: it has none. */
-int modal_has_token(const struct modal_account *a, struct error *err);
+int modal_check_token(const struct modal_account *a, struct error *err);
 /* Malloced. */
 char *modal_auth_token(struct modal_account *a, const struct wait *wait, struct error *err);
 /* That one was refused. */

@@ -20,10 +20,10 @@ struct wasm {
     struct usage disk; /* bytes 0: no cap */
     bool network_wanted;
 
-    pthread_mutex_t lock;       /* of what is before the blank line */
+    struct cancel *end;         /* of preparing; constant */
+    pthread_mutex_t lock;       /* of the next two */
     struct wasm_zygote *zygote; /* NULL: to be started when somebody needs it */
     struct attempt preparing;   /* just that, on a thread of its own: it outlasts who waits for it */
-    struct cancel *end;         /* of that; constant */
 
     char *environment, *usage, *limits; /* for describe */
 };

@@ -182,10 +182,7 @@ struct wasm_zygote *wasm_ready(struct wasm *w, const struct wait *wait, struct e
             z = wasm_zygote_ref(w->zygote);
             continue;
         }
-        const int joined = attempt_join(&w->preparing, &w->lock, wait, err);
-        if (joined == 0)
-            attempt_begin(&w->preparing, prepare_for_all, w);
-        failed = joined < 0 ? -1 : 0;
+        failed = attempt_by_thread(&w->preparing, &w->lock, prepare_for_all, w, wait, err);
     }
     pthread_mutex_unlock(&w->lock);
     return z;

@@ -7,7 +7,6 @@
 #include "backends/wasm/module.h"
 #include "backends/wasm/places.h"
 #include "backends/wasm/private.h"
-#include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
 

@@ -6,11 +6,15 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/attempt.h"
 #include "base/clock.h"
 
 #define THREADS 8
+#define OTHER_UID 54321
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct attempt attempt;
@@ -116,23 +120,49 @@ static void a_thread_may_do_it_for_who_does_not_wait(void **state)
     pthread_mutex_lock(&lock);
     for (int times = 1; times <= 3; times++) {
         const bool fails = times < 3;
-        assert_int_equal(attempt_join(&attempt, &lock, &patient, NULL), 0);
-        attempt_begin(&attempt, do_it, fails ? &failure : NULL);
+        void *const how = fails ? &failure : NULL;
+        assert_int_equal(attempt_by_thread(&attempt, &lock, do_it, how, &over, &err), -1);
+        assert_int_equal(err.code, ERR_TIMEOUT);
         assert_int_equal(attempt_join(&attempt, &lock, &over, &err), -1);
         assert_int_equal(err.code, ERR_TIMEOUT);
         sem_post(&gate);
-        assert_int_equal(attempt_join(&attempt, &lock, &patient, &err), fails ? -1 : 1);
+        assert_int_equal(attempt_by_thread(&attempt, &lock, do_it, how, &patient, &err), fails ? -1 : 0);
         assert_int_equal(err.code, fails ? ERR_DENIED : ERR_TIMEOUT);
         assert_int_equal(done_by, times);
     }
-    assert_int_equal(attempt_join(&attempt, &lock, &patient, NULL), 0);
-    attempt_begin(&attempt, do_it, NULL);
+    assert_int_equal(attempt_by_thread(&attempt, &lock, do_it, NULL, &over, NULL), -1);
     pthread_mutex_unlock(&lock);
     sem_post(&gate);
     attempt_finish(&attempt);
     assert_int_equal(done_by, 4);
     attempt_finish(&attempt);
     sem_destroy(&gate);
+}
+
+/* Nobody of this user may start another; root is nobody in particular for that. */
+static _Noreturn void ask_without_threads(void)
+{
+    const struct rlimit none = {1, 1};
+    struct error err = ERROR_INIT;
+    if ((geteuid() == 0 && setresuid(OTHER_UID, OTHER_UID, OTHER_UID) < 0) ||
+        setrlimit(RLIMIT_NPROC, &none) < 0)
+        _exit(2);
+    (void)alarm(60); /* not for ever */
+    pthread_mutex_lock(&lock);
+    for (int times = 0; times < 2; times++)
+        if (attempt_by_thread(&attempt, &lock, do_it, NULL, &patient, &err) != -1 || err.code != ERR_LIMIT)
+            _exit(1);
+    _exit(0);
+}
+
+static void without_a_thread_it_fails(void **state)
+{
+    int status;
+    const pid_t pid = fork();
+    if (pid == 0)
+        ask_without_threads();
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
 }
 
 int main(void)
@@ -142,6 +172,7 @@ int main(void)
         cmocka_unit_test(all_learn_of_a_failure_and_it_can_be_done_again),
         cmocka_unit_test(a_wait_has_its_own_limits),
         cmocka_unit_test(a_thread_may_do_it_for_who_does_not_wait),
+        cmocka_unit_test(without_a_thread_it_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
