@@ -2,6 +2,9 @@
  * that one only. */
 #pragma once
 
-void environment_keep(int place);
+#include <stdbool.h>
+
+/* anew: also where one is kept already. */
+void environment_keep(int place, bool anew);
 /* That which was kept, above our own. */
 void environment_take(int place);

@@ -38,6 +38,9 @@
 #define JOB_END "end"
 #define JOB_MAIN "main"
 
+#define JOB_PLACE "work"              /* beside the program: where it keeps what it must, 0700 */
+#define JOB_ENVIRONMENT "environment" /* in it: of the main process, as in its /proc/PID/environ */
+
 #define JOB_VERSION 1
 #define JOB_MAGIC 0x6a6d6263U                 /* "cbmj" */
 #define JOB_ID_MAX 40                         /* bytes */

@@ -1,8 +1,9 @@
 /* A machine costs money as long as its main process lives. The server touches a file now and then
  * (place_touch()); when it has died, nobody does, and the machine ends. Whether what the server starts sees
- * the memory that we lay over the file's folder is the provider's affair, so both places count. The lease is
- * counted in steps, each of them waited for whole: a clock that jumps, since the machine was suspended, costs
- * one step at most, and whoever has woken it up has time to touch it.
+ * the memory that we lay over the file's folder is the provider's affair, so both places count, and what is
+ * beside the program by now, since its folder may be removed and put back at any time. The lease is counted
+ * in steps, each of them waited for whole: a clock that jumps, since the machine was suspended, costs one
+ * step at most, and whoever has woken it up has time to touch it.
  *
  * It is also where orphans fall to, and where the environment of the image is known, which execs need not
  * have: it is put down for the jobs. */
@@ -61,34 +62,45 @@ static bool wait_until(int64_t due)
     return true;
 }
 
-enum { ON_DISK, IN_MEMORY, PLACES };
+struct place {
+    int fd; /* -1: there is none */
+    struct stat seen;
+};
 
-static bool was_touched(const int places[PLACES], struct stat seen[PLACES])
+enum { ON_DISK, BY_NAME, PLACES };
+
+static void open_places(struct place places[PLACES], const char *program)
 {
+    struct guest_error unused;
+    places[ON_DISK].fd = place_open(program, &unused);
+    places[BY_NAME].fd = places[ON_DISK].fd < 0 ? -1 : place_open_in_memory(program, places[ON_DISK].fd);
+    for (unsigned n = 0; n < PLACES; n++) {
+        environment_keep(places[n].fd, true);
+        place_touch(places[n].fd);
+    }
+}
+
+static bool was_touched(struct place places[PLACES], const char *program)
+{
+    struct guest_error unused;
     bool touched = false;
+    sys_close(places[BY_NAME].fd);
+    places[BY_NAME].fd = place_open(program, &unused);
+    environment_keep(places[BY_NAME].fd, false);
     for (unsigned n = 0; n < PLACES; n++)
-        touched |= place_was_touched(places[n], &seen[n]);
+        touched |= place_was_touched(places[n].fd, &places[n].seen);
     return touched;
 }
 
 int machine_run(const char *program, unsigned lease_s)
 {
-    struct guest_error err;
-    struct stat seen[PLACES] = {0};
-    int places[PLACES];
+    struct place places[PLACES] = {0};
     if (set_up() < 0)
         return 1;
-    places[ON_DISK] = place_open(program, &err);
-    if (places[ON_DISK] < 0)
-        return 1;
-    places[IN_MEMORY] = place_open_in_memory(program, places[ON_DISK]);
-    for (unsigned n = 0; n < PLACES; n++) {
-        environment_keep(places[n]);
-        place_touch(places[n]);
-    }
+    open_places(places, program);
     const int64_t step = lease_s > 0 ? lease_s * NS_PER_S / STEPS : INT32_MAX * NS_PER_S / 2;
     for (unsigned untouched = 0; lease_s == 0 || untouched < STEPS;) {
-        untouched = was_touched(places, seen) ? 0 : untouched + 1;
+        untouched = was_touched(places, program) ? 0 : untouched + 1;
         if (!wait_until(sys_clock_ns() + step))
             break;
     }

@@ -8,6 +8,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include "guest/job_wire.h"
 #include "guest/report.h"
 #include "guest/sys.h"
 
@@ -40,7 +41,7 @@ static int open_home(const char *program, struct guest_error *err)
 int place_open(const char *program, struct guest_error *err)
 {
     _cleanup_fd_ int home = open_home(program, err);
-    return home < 0 ? -1 : place_open_folder(home, PLACE_FOLDER, true, err);
+    return home < 0 ? -1 : place_open_folder(home, JOB_PLACE, true, err);
 }
 
 /* Whether it is the root of a file system of its own. */

@@ -9,8 +9,6 @@
 
 #include "guest/wire.h"
 
-#define PLACE_FOLDER "work"
-
 /* program: as argv[0] has it, with a slash. The folder is made if it isn't there. -1. */
 int place_open(const char *program, struct guest_error *err);
 /* Lays memory over it, unless something lies there already, and opens that. -1: it can't be had, and the

@@ -77,6 +77,28 @@ test('a temporary machine ends by itself when no server speaks to it, and not wh
         (await machines(fake)).map(({ config }) => config.metadata['kilntainers.temporary']).join() === 'false');
 });
 
+for (const [what, damage] of Object.entries({
+    'removed with all that was mounted there': 'umount /.sandbox/work; rm -rf /.sandbox',
+    'given another name': 'mv /.sandbox /elsewhere',
+}))
+    test(`a machine whose folder was ${what} is the same one after that`, needsRooms, async (t) => {
+        const { fake, server } = await world(t, { args: ['--fly-rate', '1000', '--fly-lease', '2'] });
+        await server.run(damage);
+        assert.equal((await server.run('echo $FLY_APP_NAME; echo here >/root/file')).stdout, 'app\n');
+        const touches = async () => (await fake.requests()).filter(({ path: where }) => /\/exec$/.test(where)).length;
+        const before = await touches();
+        await eventually('its lease is renewed, beyond what it began with', async () => (await touches()) >= before + 4);
+        assert.equal((await server.run('cat /root/file')).stdout, 'here\n');
+        await server.kill('SIGKILL');
+        await eventually('it ends when nobody speaks to it', async () => (await machines(fake)).length === 0);
+    });
+
+test('what a machine has from its image comes back when it was removed', needsRooms, async (t) => {
+    const { server } = await world(t, { args: ['--fly-rate', '1000', '--fly-lease', '2'] });
+    await server.run('rm -f /.sandbox/work/environment');
+    await eventually('its main process keeps it anew', async () => (await server.run('echo $FLY_APP_NAME')).stdout === 'app\n');
+});
+
 test('a machine that does not answer lets no other\'s lease run out', needsRooms, async (t) => {
     const { fake, server } = await world(t, { args: ['--fly-rate', '1000', '--fly-lease', '4'] });
     await server.run('true', { computer_id: 'stuck' });
@@ -99,8 +121,11 @@ test('a machine that was ended from outside is told once', needsRooms, async (t)
         const { status } = await fetch(`${env.FLY_FLAPS_BASE_URL}/v1/apps/app/machines/${id}${verb}`, { method, headers: { authorization: `FlyV1 ${TOKEN}` } });
         assert.equal(status, 200);
     }
-    assert.equal((await server.exec({ command: 'true' })).value.code, 'computer_gone');
-    assert.equal((await server.exec({ command: 'true', computer_id: 'keep-me' })).value.code, 'computer_gone');
+    for (const given of [{}, { computer_id: 'keep-me' }]) {
+        const { value } = await server.exec({ command: 'true', ...given });
+        assert.equal(value.code, 'computer_gone');
+        assert.match(value.error, /its machine \w+ doesn't (exist|run) any more.*ended from outside/);
+    }
     assert.equal((await server.run('cat /root/file', { computer_id: 'keep-me' })).stdout, 'kept\n');
     assert.equal((await server.run('ls /root')).stdout, '');
 });

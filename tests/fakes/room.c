@@ -9,8 +9,9 @@
  * Descriptor 3 is a socket, by which the fake tells what is to be done, one after the other: a length (32
  * bits), and as many bytes of strings with a NUL behind each. The answer is a line.
  *
- * - start UID FOLDER INPUT ARGUMENTS ARGUMENT... NAME=VALUE...: "started PID IN OUT ERR", our ends of its
- * pipes, to be opened in /proc (IN is -1 without INPUT), or "failed WHY";
+ * - start UID FOLDER INPUT ARGUMENTS ARGUMENT... NAME=VALUE...: "started PID IN OUT ERR" once its program
+ * runs or can't be run, with our ends of its pipes, to be opened in /proc (IN is -1 without INPUT), or
+ * "failed WHY";
  * - taken FD...: they have been opened; no answer;
  * - kill PID SIGNAL: no answer;
  * - all SIGNAL, to every process but ours: "done", after SIGKILL once they are gone.
@@ -198,15 +199,30 @@ static void close_ends(const int ends[3])
             (void)close(ends[i]);
 }
 
+/* Its program runs, or it has ended. */
+static pid_t run(const struct start *s, const struct pipes *p)
+{
+    int running[2];
+    char unused;
+    if (pipe2(running, O_CLOEXEC) < 0)
+        return -1;
+    const pid_t pid = fork();
+    if (pid == 0)
+        become(s, p->theirs);
+    (void)close(running[1]);
+    if (pid > 0)
+        (void)!read(running[0], &unused, sizeof(unused));
+    (void)close(running[0]);
+    return pid;
+}
+
 static void start(struct words *w)
 {
     struct pipes p;
     struct start s = {.uid = (uid_t)number(w), .folder = word(w), .input = number(w) != 0};
     s.argv = list(w, (size_t)number(w));
     s.env = list(w, words_left(*w));
-    const pid_t pid = open_pipes(&p, s.input) < 0 ? -1 : fork();
-    if (pid == 0)
-        become(&s, p.theirs);
+    const pid_t pid = open_pipes(&p, s.input) < 0 ? -1 : run(&s, &p);
     if (pid > 0) {
         (void)dprintf(FAKE_FD, "started %d %d %d %d\n", (int)pid, p.ours[0], p.ours[1], p.ours[2]);
     } else {

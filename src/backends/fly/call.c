@@ -124,13 +124,15 @@ static bool may_be_better(struct call *c, const struct asking *asking, int statu
 }
 
 /* Our program was removed there, or another put in its place. The machine's main process is our program, and
- * runs on. -1: that can't be done. */
+ * runs on; it keeps its environment for the jobs by and by, and they may not wait. -1: that can't be done. */
 static int put_back(struct call *c, const struct asking *asking, struct error *err)
 {
     static const char script[] =
-        "umask 022; new=$0.$$; for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline 2>/dev/null) in "
+        "umask 022; new=$0.$$; work=${0%/*}/" JOB_PLACE "; "
+        "for p in /proc/[0-9]*; do [ -O $p ] || continue; case $(tr '\\0' ' ' <$p/cmdline 2>/dev/null) in "
         "\"$0 " JOB_MAIN " \"*) { mkdir -p \"${0%/*}\" && cat $p/exe >\"$new\" && "
-        "chmod 755 \"$new\" && { [ ! -d \"$0\" ] || rm -rf \"$0\"; } && mv -f \"$new\" \"$0\"; exit; } >&2;; "
+        "chmod 755 \"$new\" && { [ ! -d \"$0\" ] || rm -rf \"$0\"; } && mv -f \"$new\" \"$0\"; "
+        "umask 077; mkdir -p \"$work\" && cat $p/environ >\"$work/" JOB_ENVIRONMENT "\"; exit; } >&2;; "
         "esac; done; echo it does not run any more >&2; exit 1";
     const char *const argv[] = {"/bin/sh", "-c", script, FLY_GUEST, NULL};
     _cleanup_(fly_exec_answer_done) struct fly_exec_answer exec = {0};
@@ -406,12 +408,7 @@ static char *stop(void *call)
 static int broken(void *call, const struct error *why, struct error *err)
 {
     struct call *c = call;
-    pthread_mutex_lock(&c->i->lock);
-    const bool ended = c->i->ended;
-    pthread_mutex_unlock(&c->i->lock);
-    if (why->code == ERR_GONE)
-        return error_set(err, ERR_GONE, "%s", ended ? "it was ended" : why->msg);
-    if (ended)
+    if (cancel_why(c->wait.cancel) == ERR_GONE)
         return error_set(err, ERR_GONE, "it was ended");
     if (why->code != ERR_UNAVAILABLE && why->code != ERR_NOT_FOUND)
         return error_set(err, why->code, "%s", why->msg);

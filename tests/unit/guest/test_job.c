@@ -24,7 +24,7 @@
 #include "job_place.h"
 #include "tests/skip.h"
 
-#define WORK PLACE_FOLDER "/"
+#define WORK JOB_PLACE "/"
 #define JOBS WORK "jobs"
 #define ARGS_MAX 32
 #define LIMIT (64 * KIB)
@@ -183,7 +183,7 @@ static long size_in(const struct job *j, const char *file)
 
 static void make_work(void)
 {
-    _cleanup_(cleanup_free) char *work = job_place_path(PLACE_FOLDER);
+    _cleanup_(cleanup_free) char *work = job_place_path(JOB_PLACE);
     assert_int_equal(mkdir(work, 0700), 0);
 }
 
