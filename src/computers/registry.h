@@ -130,10 +130,9 @@ struct computers {
     struct owner self;
     struct cancel *reaping; /* while our reaper runs: fired when it is over; its own */
 
-    /* What was made ahead for the next computers of the principal that had the last one made; only while a
-     * session is open. */
-    char spares_for[SLUG_SIZE]; /* "": none was made yet */
-    bool sparing;               /* somebody makes one */
+    /* What was made ahead for the next computers, whoever wants them; only while a session is open. */
+    char spares_at[SLUG_SIZE]; /* the principal where they are made, who had the last one; "": nobody yet */
+    bool sparing;              /* somebody makes one */
     struct spare spares[SPARES_MAX];
     int spare_count;
 };
@@ -253,7 +252,7 @@ struct computer_spec spec_of_record(const struct record *r, const char *folder);
 /* Brings back what c->folder and c->record describe. */
 int computer_attach(struct computer *c, const struct owner *self, const struct wait *wait, struct error *err);
 
-/* spare.c: one that is there for this principal; all NULL if there is none. */
+/* spare.c: one that is there, for this principal; all NULL if there is none. */
 struct spare spares_take(struct computers *c, const char *principal);
 /* Makes the computer of one that has a record: its folder, and its instance, if it is a whole one. 1:
  * somebody took the id meanwhile; -1: the spare was no good. It is used up in any case. */

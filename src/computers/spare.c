@@ -113,12 +113,7 @@ static int make_spare(struct computers *c, const char *principal, struct spare *
 
 static bool is_needed_locked(const struct computers *c)
 {
-    return c->spares_for[0] && !c->sparing && c->sessions_open > 0 && c->spare_count < wanted(c);
-}
-
-static bool is_wanted_locked(const struct computers *c, const char *principal)
-{
-    return c->sessions_open > 0 && strcmp(principal, c->spares_for) == 0;
+    return c->spares_at[0] && !c->sparing && c->sessions_open > 0 && c->spare_count < wanted(c);
 }
 
 enum preparing computers_want_preparation(struct computers *c)
@@ -137,13 +132,13 @@ void computers_prepare(struct computers *c)
     while (failed == 0 && is_needed_locked(c)) {
         struct spare made = SPARE_NONE;
         char principal[SLUG_SIZE];
-        memcpy(principal, c->spares_for, sizeof(principal));
+        memcpy(principal, c->spares_at, sizeof(principal));
         c->sparing = true;
         pthread_mutex_unlock(&c->lock);
         failed = make_spare(c, principal, &made);
         pthread_mutex_lock(&c->lock);
         c->sparing = false;
-        if (failed == 0 && is_wanted_locked(c, principal)) {
+        if (failed == 0 && c->sessions_open > 0) {
             c->spares[c->spare_count++] = made;
         } else if (failed == 0) {
             pthread_mutex_unlock(&c->lock);
@@ -183,16 +178,12 @@ void spares_drop(struct computers *c)
 
 struct spare spares_take(struct computers *c, const char *principal)
 {
-    struct spare taken = SPARE_NONE, others[SPARES_MAX];
-    int count = 0;
+    struct spare taken = SPARE_NONE;
     pthread_mutex_lock(&c->lock);
-    if (strcmp(principal, c->spares_for) != 0)
-        count = take_all_locked(c, others);
-    else if (c->spare_count > 0)
+    if (c->spare_count > 0)
         taken = c->spares[--c->spare_count];
-    snprintf(c->spares_for, sizeof(c->spares_for), "%s", principal);
+    snprintf(c->spares_at, sizeof(c->spares_at), "%s", principal);
     pthread_mutex_unlock(&c->lock);
-    drop_all(c, others, count);
     if (taken.instance && !taken.instance->ops->alive(taken.instance))
         drop(c, &taken);
     return taken;
@@ -218,7 +209,8 @@ static int move_folder(void *ctx, struct error *err)
 }
 
 /* The record of one that is to be found again comes first: from the moment that the folder has its name, it
- * says what that is. A temporary one keeps the record that it has, which is all that a reaper needs. */
+ * says what that is. A temporary one keeps the record that it has, which is all that a reaper needs, unless
+ * that names another principal. */
 static int become(struct computer *c, struct spare *spare, struct error *err)
 {
     const struct computers *computers = c->computers;
@@ -226,7 +218,8 @@ static int become(struct computer *c, struct spare *spare, struct error *err)
     _cleanup_(cleanup_free) char *path = xasprintf("%s/%s/%s", computers->dir, c->principal, c->id);
     const struct computer_spec spec = spec_of_record(r, path);
     struct move move = {computers->dir, r, &spare->folder};
-    if (!r->temporary && store_write(&spare->folder, r, err) < 0)
+    const bool is_anothers = strcmp(spare->record.principal, r->principal) != 0;
+    if ((!r->temporary || is_anothers) && store_write(&spare->folder, r, err) < 0)
         return -1;
     if ((spare->instance ? computers->backend->ops->give_id(spare->instance, &spec, move_folder, &move, err)
                          : move_folder(&move, err)) < 0)

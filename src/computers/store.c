@@ -185,9 +185,16 @@ int store_prepare(const char *dir, const char *principal, struct folder *ret, st
 
 int store_name(const char *dir, const struct record *record, struct folder *f, struct error *err)
 {
-    _cleanup_(cleanup_free) char *path = xasprintf("%s/%s/%s", dir, record->principal, record->id);
+    _cleanup_(cleanup_free) char *parent = path_join(dir, record->principal);
+    _cleanup_(cleanup_free) char *path = path_join(parent, record->id);
     FAULT_POINT("create.record-written");
-    if (renameat2(AT_FDCWD, f->path, AT_FDCWD, path, RENAME_NOREPLACE) < 0)
+    int failed = renameat2(AT_FDCWD, f->path, AT_FDCWD, path, RENAME_NOREPLACE);
+    if (failed < 0 && errno == ENOENT) { /* made for another principal, and this one's first */
+        if (make_parents(dir, parent, err) < 0)
+            return -1;
+        failed = renameat2(AT_FDCWD, f->path, AT_FDCWD, path, RENAME_NOREPLACE);
+    }
+    if (failed < 0)
         return errno == EEXIST ? error_set(err, ERR_EXISTS, "there is a '%s' already", path)
                                : error_errno(err, ERR_INTERNAL, errno, "cannot make '%s'", path);
     free(f->path);

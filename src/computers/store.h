@@ -67,7 +67,8 @@ struct folder {
 /* Gives the lock back; the folder stays. */
 void folder_close(struct folder *f);
 
-/* `dir` is STATE/computers. A folder for a computer to come, of which nobody knows yet: locked, no record. */
+/* `dir` is STATE/computers. A folder for a computer to come, of which nobody knows yet: locked, no record. It
+ * lies at the principal's, and may become another's. */
 int store_prepare(const char *dir, const char *principal, struct folder *ret, struct error *err);
 /* Gives a folder of store_prepare(), with this record in it, the record's name. ERR_EXISTS if the id has a
  * folder. On failure it is as it was. */
@@ -75,8 +76,8 @@ int store_name(const char *dir, const struct record *record, struct folder *f, s
 /* Makes sure that the name of a permanent computer's folder is on the disk, if it is ready. Records are by
  * then. */
 int store_sync(const char *dir, const struct record *record, struct error *err);
-/* Makes the folder with its record, locked; ERR_EXISTS if the id has one. ahead: of store_prepare() for this
- * principal, or an empty one; it is used up. */
+/* Makes the folder with its record, locked; ERR_EXISTS if the id has one. ahead: of store_prepare(), or an
+ * empty one; it is used up. */
 int store_create(const char *dir, const struct record *record, struct folder *ahead, struct folder *ret,
                  struct error *err);
 /* ERR_NOT_FOUND, or ERR_BUSY while somebody holds its lock. name: an id, or a folder that is being born or

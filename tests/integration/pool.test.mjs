@@ -3,15 +3,19 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
+import { startHttp } from './support/http.mjs';
 import { computersIn, eventually, namedComputersIn, needsRoot, temporaryFolder } from './support/machine.mjs';
 import { startServer } from './support/server.mjs';
 
+function recordOf(stateDir, name, principal = 'local') {
+    return JSON.parse(fs.readFileSync(path.join(stateDir, 'computers', principal, name, 'record.json'), 'utf8'));
+}
+
 // The key of each folder's record, where there is one yet.
-function keys(stateDir) {
-    const local = path.join(stateDir, 'computers', 'local');
+function keys(stateDir, principal) {
     return new Map(computersIn(stateDir).flatMap((name) => {
         try {
-            return [[name, JSON.parse(fs.readFileSync(path.join(local, name, 'record.json'), 'utf8')).key]];
+            return [[name, recordOf(stateDir, name, principal).key]];
         } catch {
             return [];
         }
@@ -42,9 +46,9 @@ const begunProcess = (key) => eventually('its process is there', () => processes
 const isSpare = ([name]) => name.startsWith('.new-');
 
 // Its keys. The record of a spare is written before the spare is made, so the last of them may not be ready.
-function fullPool(server, size) {
+function fullPool(server, size, principal) {
     return eventually(`${size} computers are made ahead`, () => {
-        const found = [...keys(server.stateDir)].filter(isSpare).map(([, key]) => key);
+        const found = [...keys(server.stateDir, principal)].filter(isSpare).map(([, key]) => key);
         return found.length === size && found;
     });
 }
@@ -68,6 +72,25 @@ test('a computer of the pool is like any other', needsRoot, async (t) => {
     assert.equal(chosen.created, true);
     assert.equal(chosen.stdout, `${chosen.computer_id}\n`);
     assert.ok(pool.includes(keys(server.stateDir).get(chosen.computer_id)));
+});
+
+test('who asks gets what was made ahead, whoever asked before', needsRoot, async (t) => {
+    const file = path.join(temporaryFolder(t, 'tokens-'), 'tokens');
+    const principals = ['alice', 'bob', 'carol'];
+    fs.writeFileSync(file, principals.map((name) => `${name} first-token-of-${name}\n`).join(''));
+    const server = await startHttp(t, { args: ['--auth-token-file', file, '--warm-pool', '2'] });
+    const asking = (name) => server.session({ headers: { authorization: `Bearer first-token-of-${name}` } });
+    const [alice, bob, carol] = await Promise.all(principals.map(asking));
+    await alice.run('echo hers >/root/file', { computer_id: 'box' });
+    let pool = await fullPool(server, 2, 'alice');
+    for (const [name, session, temporary] of [['bob', bob, false], ['carol', carol, true]]) {
+        assert.equal((await session.run('ls /root; hostname', { computer_id: 'box', temporary })).stdout, 'box\n');
+        const { key, principal } = recordOf(server.stateDir, 'box', name);
+        assert.ok(pool.includes(key), 'it was made ahead');
+        assert.equal(principal, name);
+        pool = await fullPool(server, 1, name).then((own) => [...own, ...pool]);
+    }
+    assert.equal((await alice.run('cat /root/file', { computer_id: 'box' })).stdout, 'hers\n');
 });
 
 test('two computers of the pool share nothing', needsRoot, async (t) => {
