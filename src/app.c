@@ -389,14 +389,15 @@ static int app_serve(struct app *app)
     loop_run(app->loop);
     /* A worker that is stuck (a dying disk, say) can't be joined: its memory is left to the kernel. */
     bool joined = pool_close(app->pool, app->end_deadline);
+    const bool failed = app->left_behind || app->refused || front_has_lost(app->front);
     if (joined && !app->left_behind) {
         app_free(app);
-        return app->refused;
+        return failed;
     }
     /* All calls have ended or were told of by end_done(); what still runs then is only the removal of what
      * other servers have left, or a folder that is made ahead: the next start sees to both. */
     log_close();
-    _exit(app->left_behind || app->refused);
+    _exit(failed);
 }
 
 static int fail(const struct app *app, const struct error *err, int exit_code)

@@ -209,6 +209,11 @@ int64_t front_close(struct front *f, void (*on_done)(void *arg, const char *left
     return deadline;
 }
 
+bool front_has_lost(const struct front *f)
+{
+    return f->stdio && stdio_has_lost(f->stdio);
+}
+
 struct front *front_free(struct front *f)
 {
     if (!f)

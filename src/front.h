@@ -25,6 +25,8 @@ struct front *front_new(const struct front_options *options, struct error *err);
 bool front_is_daemon(const struct front *f);
 /* SIGHUP: reads anew what may change. False: nothing may, so it means the end. */
 bool front_reload(struct front *f);
+/* Replies couldn't be written: see stdio_has_lost(). */
+bool front_has_lost(const struct front *f);
 /* Ends the sessions, as session_close() does. Returns the deadline. */
 int64_t front_close(struct front *f, void (*on_done)(void *arg, const char *left_behind), void *arg);
 struct front *front_free(struct front *f); /* after on_done; returns NULL */

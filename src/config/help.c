@@ -135,6 +135,6 @@ void config_print_help(const struct config *c, FILE *to)
     fputc('\n', to);
     print_wrapped("Flags win over the environment, which wins over the config file. Flags may be shortened "
                   "as long as they stay unambiguous. Exit status: 0 ended as asked, 1 could not start, or "
-                  "had to leave something for the next start to remove, 2 wrong usage.",
+                  "had to leave something for the next start to remove, or lost replies, 2 wrong usage.",
                   0, 0, c->columns, to);
 }

@@ -96,6 +96,48 @@ static int check_token(struct config *c, struct error *err)
                       "or a blank at its beginning or end");
 }
 
+static bool is_name(const char *text)
+{
+    static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]";
+    return text[0] && text[strspn(text, chars)] == '\0';
+}
+
+static bool is_host(const char *text)
+{
+    return strcmp(text, "*") == 0 || is_name(text);
+}
+
+static bool is_origin(const char *text)
+{
+    const char *rest = strstr(text, "://");
+    return strcmp(text, "*") == 0 || strcmp(text, "null") == 0 || (rest && rest > text && is_name(rest + 3));
+}
+
+/* What no header can be lets nobody in, and who gave it would look for the reason elsewhere. */
+static int check_headers(struct config *c, struct error *err)
+{
+    const struct {
+        const struct option_row *row;
+        char *const *list;
+        bool (*fits)(const char *text);
+        const char *why;
+    } rows[] = {
+        {ROW(allowed_host), c->values.allowed_host, is_host,
+         "is no Host header; give a name, or NAME:PORT, without http:// and path, or * for all"},
+        {ROW(allowed_origin), c->values.allowed_origin, is_origin,
+         "is no Origin header; give SCHEME://NAME or SCHEME://NAME:PORT, without a path or a / at the end, "
+         "or * for all"},
+    };
+    char subject[SUBJECT_SIZE];
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        for (char *const *one = rows[i].list; one && *one; one++)
+            if (!rows[i].fits(*one))
+                return error_set(err, ERR_UNSUPPORTED, "%s %s",
+                                 config_subject(rows[i].row, config_origin(c, rows[i].row), *one, subject),
+                                 rows[i].why);
+    return 0;
+}
+
 /* Names that this version knows but can't serve, foremost backends. */
 static int check_names(struct config *c, struct error *err)
 {
@@ -385,9 +427,10 @@ static int warn(struct config *c, struct error *err)
 int rules_check(struct config *c, struct error *err)
 {
     static int (*const checks[])(struct config *, struct error *) = {
-        check_http_only, check_descriptions, check_exposure, check_token,      check_names,
-        settle_backend,  check_engine,       check_native,   check_containers, check_wasm,
-        check_e2b,       check_fly,          check_modal,    check_later,      warn,
+        check_http_only, check_descriptions, check_exposure, check_token,
+        check_headers,   check_names,        settle_backend, check_engine,
+        check_native,    check_containers,   check_wasm,     check_e2b,
+        check_fly,       check_modal,        check_later,    warn,
     };
     if (c->values.personality == CONFIG_KILNTAINERS)
         c->values.lifecycle_tools = false; /* that program never had them */

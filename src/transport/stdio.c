@@ -67,6 +67,7 @@ struct stdio {
     bool was_large;
     short hangup; /* LOOP_HANGUP while it is of use */
     bool failed;  /* the output is gone */
+    bool lost;    /* and not because its reader went */
 
     struct loop_timer *end_timer; /* on_end is not called from within other calls */
     int64_t linger_ns;            /* DEADLINE_NONE: as long as it takes */
@@ -146,9 +147,15 @@ static void give_back_memory(struct stdio *s)
     s->was_large = false;
 }
 
-static void fail(struct stdio *s)
+/* why: errno of the write */
+static void fail(struct stdio *s, int why)
 {
     s->failed = true;
+    s->lost = why != EPIPE && why != ECONNRESET;
+    if (s->lost)
+        log_error("Replies are lost: standard output can't be written: %s", strerror(why));
+    else
+        log_info("The output of the protocol is closed: %s", strerror(why));
     list_for_each (node, &s->queue)
         outgoing_free(s, list_entry(node, struct outgoing, link));
     loop_watch_set(s->out_watch, 0);
@@ -178,8 +185,7 @@ static void flush(struct stdio *s)
         if (!write_some(s, o)) {
             if (errno == EAGAIN)
                 break;
-            log_info("The output of the protocol is closed: %s", strerror(errno));
-            fail(s);
+            fail(s, errno);
             return;
         }
         if (o->sent <= o->text.len)
@@ -382,7 +388,7 @@ static void on_writable(void *arg, short revents)
         /* A socket whose peer merely stopped sending isn't closed: what counts is that nobody can read. */
         struct pollfd p = {.fd = s->out.fd, .events = POLLOUT};
         if (poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP | POLLNVAL))) {
-            fail(s);
+            fail(s, EPIPE);
             return;
         }
         s->hangup = 0;
@@ -445,6 +451,11 @@ struct stdio *stdio_new(struct loop *loop, struct protocol *protocol, int in, in
 struct session *stdio_session(struct stdio *s)
 {
     return s->session;
+}
+
+bool stdio_has_lost(const struct stdio *s)
+{
+    return s->lost;
 }
 
 struct stdio *stdio_free(struct stdio *s)

@@ -12,5 +12,7 @@ struct stdio;
 struct stdio *stdio_new(struct loop *loop, struct protocol *protocol, int in, int out,
                         void (*on_end)(void *ctx), void *ctx, struct error *err);
 struct session *stdio_session(struct stdio *s);
+/* Replies couldn't be written, though nobody had closed the output: a file on a full disk, say. */
+bool stdio_has_lost(const struct stdio *s);
 /* After its session is gone. Unsent output is dropped. Returns NULL. */
 struct stdio *stdio_free(struct stdio *s);

@@ -57,6 +57,22 @@ test('a log that meets the limit of file sizes ends nothing', needsRoot, (t) => 
     assert.equal(fs.statSync(log).size, 0);
 });
 
+// Where replies go, and what becomes of a server whose output fails.
+const outputs = {
+    'a full disk is told, and is a failure': ['exec "$@" >/dev/full', 1, /error: Replies are lost: standard output can't be written: No space left on device/],
+    'a file that may not grow as well': ['ulimit -f 0; exec "$@" >"$FILE"', 1, /error: Replies are lost: .*File too large/],
+    'a reader that has gone is an end like any other': ['{ "$@"; echo $? >"$FILE"; } | :; exit $(cat "$FILE")', 0, /^((?!lost).)*$/s],
+};
+for (const [what, [script, expected, said]] of Object.entries(outputs))
+    test(`output that can't be written: ${what}`, (t) => {
+        const folder = temporaryFolder(t, 'output-');
+        const input = `${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping' })}\n`;
+        const args = ['-c', script, 'sh', BINARY, '--backend', 'native', '--state-dir', path.join(folder, 'state')];
+        const { status, stderr } = spawnSync('sh', args, { input, encoding: 'utf8', env: { ...process.env, FILE: path.join(folder, 'file') }, timeout: 60000 });
+        assert.equal(status, expected, stderr);
+        assert.match(stderr, said);
+    });
+
 const usage = [['--no-such-flag'], ['--timeout', 'soon'], ['--timeout'], ['--port', 'x'], ['--transport', 'carrier-pigeon'], ['surplus']];
 for (const args of usage) {
     test(`a usage error, exit 2: ${args.join(' ')}`, () => {
@@ -78,6 +94,7 @@ const refused = [
     ['--backend', 'native', '--platform', 'linux/arm64'],
     ['--backend', 'docker', '--disk', '1g'], ['--backend', 'docker', '--rootfs', '/'], ['--rootfs', '/', '--image', 'debian:12'],
     ['--backend', 'docker', '--image', 'Not An Image'], ['--backend', 'docker', '--docker-run-flag', '--no-such-flag'],
+    ['--transport', 'http', '--allowed-host', 'https://box.example'], ['--transport', 'http', '--allowed-origin', 'https://box.example/'],
     ['--engine', 'nerdctl'], ['--backend', 'podman', '--engine', 'docker'],
 ];
 for (const args of refused) {

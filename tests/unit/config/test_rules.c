@@ -268,6 +268,32 @@ static void a_token_that_no_client_can_send(void **state)
     config_free(load_ok(ARGS("--transport=http"), ENV("KILNTAINERS_AUTH_TOKEN=two words, \u00e9")));
 }
 
+/* One that would match nothing. */
+static void what_no_header_can_be(void **state)
+{
+    static const char *const wrong[] = {
+        "--allowed-host=https://box.example", "--allowed-host=box.example/",
+        "--allowed-host=*.example",           "--allowed-host=box example",
+        "--allowed-host=user@box.example",    "--allowed-host=\u00e9.example",
+        "--allowed-origin=box.example",       "--allowed-origin=https://",
+        "--allowed-origin=://box.example",    "--allowed-origin=https://box.example/",
+        "--allowed-origin=https://*.example"};
+    static const char *const right[] = {"--allowed-host=box.example",
+                                        "--allowed-host=Box.example:8435",
+                                        "--allowed-host=[::1]:80",
+                                        "--allowed-host=fe80::1",
+                                        "--allowed-host=*",
+                                        "--allowed-origin=https://box.example",
+                                        "--allowed-origin=*",
+                                        "--allowed-origin=null",
+                                        "--allowed-origin=vscode-webview://0a-b"};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+        assert_refused(ARGS("--transport=http", "--allowed-host=box.example", wrong[i]), ENV(), 1,
+                       TEXTS(i == 5 ? "--allowed-host" : strchr(wrong[i], '=') + 1, " header; give"));
+    for (size_t i = 0; i < ARRAY_LEN(right); i++)
+        config_free(load_ok(ARGS("--transport=http", right[i]), ENV()));
+}
+
 static void http_only(void **state)
 {
     static const char *const flags[] = {"--host=0.0.0.0",         "--port=1",         "--session-timeout=9",
@@ -366,6 +392,7 @@ int main(void)
         cmocka_unit_test(container_options),
         cmocka_unit_test(later_options),
         cmocka_unit_test(e2b),
+        cmocka_unit_test(what_no_header_can_be),
         cmocka_unit_test(http_only),
         cmocka_unit_test(exposure),
         cmocka_unit_test(a_token_that_no_client_can_send),
