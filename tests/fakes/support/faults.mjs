@@ -15,6 +15,7 @@
 //   truncate   after so many bytes the body ends as if it were whole
 //   bare       its trailers are left out
 //   stall      after so many bytes nothing more ever comes
+//   open       all of the body comes, and never its end
 //   trickle    the body comes in pieces of so many bytes, `pause` milliseconds apart (10 unless told)
 //   goaway     HTTP/2: GOAWAY before the answer; HTTP/1.1: "Connection: close"
 const KEYS = new Set([
@@ -36,6 +37,7 @@ const KEYS = new Set([
     'truncate',
     'bare',
     'stall',
+    'open',
     'trickle',
     'pause',
     'goaway',

@@ -89,7 +89,7 @@ class Reply {
 
     end(chunk = '', trailers) {
         if (chunk.length) this.write(chunk);
-        if (this.closed || this.#left <= 0) return;
+        if (this.closed || this.#left <= 0 || this.#fault.open) return;
         if (trailers && !this.#fault.bare) {
             this.grpc = Number(trailers['grpc-status']);
             this.#res.addTrailers(trailers);
