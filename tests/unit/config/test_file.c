@@ -56,7 +56,7 @@ static void all_forms(void **state)
                                  "allowed-host = [ \"a\", 'b' , # more\n"
                                  "  \"c\",\n"
                                  "]\n"
-                                 "allowed-origin = \"one\"\n"
+                                 "allowed-origin = \"https://one\"\n"
                                  "e2b-env = []\n"
                                  "log-level = \"debug\"");
     const struct config_values *v = config_values(c);
@@ -71,7 +71,7 @@ static void all_forms(void **state)
     assert_int_equal(strv_len(v->allowed_host), 3);
     assert_string_equal(v->allowed_host[0], "a");
     assert_string_equal(v->allowed_host[2], "c");
-    assert_string_equal(v->allowed_origin[0], "one");
+    assert_string_equal(v->allowed_origin[0], "https://one");
     assert_null(v->e2b_env);
     assert_int_equal(v->log_level, LOG_DEBUG);
     config_free(c);
