@@ -93,6 +93,13 @@ for (const [what, damage] of Object.entries({
         await eventually('it ends when nobody speaks to it', async () => (await machines(fake)).length === 0);
     });
 
+test('our program is put back from what we run, not from what another user runs under its name', needsRooms, async (t) => {
+    const { server } = await world(t);
+    const posing = "setpriv --reuid=65534 --clear-groups bash -c 'case $$ in 1*) exec -a /.sandbox/guest cat main;; esac'"; // found before ours, which is 2
+    await server.run(`cd /tmp && mkfifo -m 666 main && until pgrep -fx '/.sandbox/guest main'; do ${posing} >/dev/null 2>&1 & done; rm /.sandbox/guest`);
+    assert.equal((await server.run('echo on')).stdout, 'on\n');
+});
+
 test('what a machine has from its image comes back when it was removed', needsRooms, async (t) => {
     const { server } = await world(t, { args: ['--fly-rate', '1000', '--fly-lease', '2'] });
     await server.run('rm -f /.sandbox/work/environment');
