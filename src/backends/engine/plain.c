@@ -316,13 +316,14 @@ static bool kill_command(const struct plain *p)
 {
     const struct wait patience = {.deadline = clock_now() + KILL_TIMEOUT_NS};
     struct ending ignored;
+    struct error why = ERROR_INIT;
     int running;
     do {
         if (!kill_marked(p))
             return false;
-        running = ask(p, &patience, &ignored, NULL);
+        running = ask(p, &patience, &ignored, &why);
     } while (running > 0 && wait_pause(&patience, ASK_FIRST_NS, NULL) == 0);
-    return running <= 0;
+    return running == 0 || (running < 0 && why.code == ERR_NOT_FOUND);
 }
 
 /* --- one command --- */

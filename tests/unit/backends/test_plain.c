@@ -256,17 +256,20 @@ static void test_a_deadline_kills_by_a_mark(void **state)
     static const struct {
         const char *killer; /* the shell that looks for the mark */
         const char *last;   /* with the start of which the command is one that ends; or it never does */
+        int status;         /* of what is asked of it from then on */
         bool noted;
-    } cases[] = {{done, "/exec/e2/start", false},
-                 {done, "/exec/e3/start", false}, /* the engine was still at its start */
-                 {done, "never", true},
-                 {"{\"Running\":false,\"ExitCode\":1,\"Pid\":9}", "/exec/e2/start", true},
-                 {runs, "/exec/e2/start", true}};
+    } cases[] = {{done, "/exec/e2/start", 200, false},
+                 {done, "/exec/e3/start", 200, false}, /* the engine was still at its start */
+                 {done, "never", 200, true},
+                 {done, "/exec/e2/start", 404, false}, /* its container is gone */
+                 {done, "/exec/e2/start", 500, true},
+                 {"{\"Running\":false,\"ExitCode\":1,\"Pid\":9}", "/exec/e2/start", 200, true},
+                 {runs, "/exec/e2/start", 200, true}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct engine_answer answers[] = {
             {.request = MAKE, .status = 201, .body = "{\"Id\":\"e1\"}", .uses = 1},
             {.request = START, .status = 101, .body = "\1\0\0\0\0\0\0\3out", .body_size = 11, .holds = true},
-            {.request = ASK, .status = 200, .body = done, .after = cases[i].last},
+            {.request = ASK, .status = cases[i].status, .body = done, .after = cases[i].last},
             {.request = ASK, .status = 200, .body = runs},
             {.request = MAKE, .status = 201, .body = "{\"Id\":\"e2\"}", .uses = 1},
             {.request = "POST /v1.41/exec/e2/start", .status = 101},
