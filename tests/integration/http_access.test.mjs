@@ -155,9 +155,9 @@ test('requests are logged to standard error, and nobody waits for who doesn\'t r
     server.child.stderr.pause();
     for (let i = 0; i < 200; i++) assert.equal((await server.fetch('GET', { path: `/${'x'.repeat(8000)}` })).status, 404);
     server.child.stderr.resume();
-    await eventually('what was lost is told', async () => {
+    await eventually('what was lost is told, by the next line that there is room for', async () => {
         await server.fetch('GET', { path: '/last' });
-        return /"path":"\/last".*"lost_lines":\d+/.test(server.stderr);
+        return /"lost_lines":\d+/.test(server.stderr);
     });
 });
 
