@@ -149,31 +149,22 @@ void computers_prepare(struct computers *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* All of them, to be dropped without the lock. */
-static int take_all_locked(struct computers *c, struct spare ret[SPARES_MAX])
-{
-    int count = c->spare_count;
-    memcpy(ret, c->spares, sizeof(c->spares));
-    c->spare_count = 0;
-    return count;
-}
-
-static void drop_all(struct computers *c, struct spare *spares, int count)
-{
-    for (int i = 0; i < count; i++)
-        if (spares[i].instance)
-            spares[i].instance->ops->kill(spares[i].instance); /* so that they end side by side */
-    for (int i = 0; i < count; i++)
-        drop(c, &spares[i]);
-}
-
 void spares_drop(struct computers *c)
 {
     struct spare unused[SPARES_MAX];
+    int count = 0;
     pthread_mutex_lock(&c->lock);
-    int count = c->sessions_open == 0 ? take_all_locked(c, unused) : 0;
+    if (c->sessions_open == 0) {
+        memcpy(unused, c->spares, sizeof(c->spares));
+        count = c->spare_count;
+        c->spare_count = 0;
+    }
     pthread_mutex_unlock(&c->lock);
-    drop_all(c, unused, count);
+    for (int i = 0; i < count; i++)
+        if (unused[i].instance)
+            unused[i].instance->ops->kill(unused[i].instance); /* so that they end side by side */
+    for (int i = 0; i < count; i++)
+        drop(c, &unused[i]);
 }
 
 struct spare spares_take(struct computers *c, const char *principal)

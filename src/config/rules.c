@@ -20,6 +20,14 @@ static const struct option_row *option_of_member(size_t member)
 }
 
 /* "--host 0.0.0.0 WHY", "SANDBOX_BACKEND=docker WHY", "FILE:3: network = true WHY". */
+static int refuse_text(const struct config *c, const struct option_row *row, const char *text,
+                       struct error *err, const char *why)
+{
+    char subject[SUBJECT_SIZE];
+    return error_set(err, ERR_UNSUPPORTED, "%s %s", config_subject(row, config_origin(c, row), text, subject),
+                     why);
+}
+
 static int refuse(const struct config *c, const struct option_row *row, struct error *err, const char *why)
 {
     const char *text = "";
@@ -32,9 +40,7 @@ static int refuse(const struct config *c, const struct option_row *row, struct e
         text = row->names[config_enum(c, row)].name;
     else if (config_format(c, row, &formatted) == 0)
         text = buf_str(&formatted);
-    char subject[SUBJECT_SIZE];
-    return error_set(err, ERR_UNSUPPORTED, "%s %s", config_subject(row, config_origin(c, row), text, subject),
-                     why);
+    return refuse_text(c, row, text, err, why);
 }
 
 /* Compares what would be printed, so that 300.0 is 300. */
@@ -128,13 +134,10 @@ static int check_headers(struct config *c, struct error *err)
          "is no Origin header; give SCHEME://NAME or SCHEME://NAME:PORT, without a path or a / at the end, "
          "or * for all"},
     };
-    char subject[SUBJECT_SIZE];
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         for (char *const *one = rows[i].list; one && *one; one++)
             if (!rows[i].fits(*one))
-                return error_set(err, ERR_UNSUPPORTED, "%s %s",
-                                 config_subject(rows[i].row, config_origin(c, rows[i].row), *one, subject),
-                                 rows[i].why);
+                return refuse_text(c, rows[i].row, *one, err, rows[i].why);
     return 0;
 }
 

@@ -64,13 +64,17 @@ test('a killed server leaves nothing beyond the next start', needsRooms, async (
     assert.equal((await next.run('cat /root/file', { computer_id: 'keep-me' })).stdout, 'kept\n');
 });
 
+async function leaseIsRenewed(fake) {
+    const touches = async () => (await fake.requests()).filter(({ path: where }) => /\/exec$/.test(where)).length;
+    const before = await touches();
+    await eventually('its lease is renewed, beyond what it began with', async () => (await touches()) >= before + 4);
+}
+
 test('a temporary machine ends by itself when no server speaks to it, and not while one does', needsRooms, async (t) => {
     const { fake, server } = await world(t, { args: ['--fly-rate', '1000', '--fly-lease', '2'] });
     await server.run('echo here >/root/file');
     await server.run('true', { computer_id: 'keep-me', temporary: false });
-    const touches = async () => (await fake.requests()).filter(({ path: where }) => /\/exec$/.test(where)).length;
-    const before = await touches();
-    await eventually('its lease is renewed, beyond what it began with', async () => (await touches()) >= before + 4);
+    await leaseIsRenewed(fake);
     assert.equal((await server.run('cat /root/file')).stdout, 'here\n');
     await server.kill('SIGKILL');
     await eventually('it is gone, and the permanent one is not', async () =>
@@ -85,9 +89,7 @@ for (const [what, damage] of Object.entries({
         const { fake, server } = await world(t, { args: ['--fly-rate', '1000', '--fly-lease', '2'] });
         await server.run(damage);
         assert.equal((await server.run('echo $FLY_APP_NAME; echo here >/root/file')).stdout, 'app\n');
-        const touches = async () => (await fake.requests()).filter(({ path: where }) => /\/exec$/.test(where)).length;
-        const before = await touches();
-        await eventually('its lease is renewed, beyond what it began with', async () => (await touches()) >= before + 4);
+        await leaseIsRenewed(fake);
         assert.equal((await server.run('cat /root/file')).stdout, 'here\n');
         await server.kill('SIGKILL');
         await eventually('it ends when nobody speaks to it', async () => (await machines(fake)).length === 0);

@@ -1,11 +1,9 @@
 // Who sees and touches which computers through the lifecycle tools: nobody any where they are off, and each principal its own
 // where they are on; in both eras and over both transports.
 import assert from 'node:assert/strict';
-import fs from 'node:fs';
-import path from 'node:path';
 import test from 'node:test';
-import { INITIALIZE, startHttp } from './support/http.mjs';
-import { defer, needsRoot, temporaryFolder } from './support/machine.mjs';
+import { INITIALIZE, startHttp, tokenFile } from './support/http.mjs';
+import { defer, needsRoot } from './support/machine.mjs';
 import { LEGACY, MODERN } from './support/schemas.mjs';
 import { startServer } from './support/server.mjs';
 
@@ -14,12 +12,6 @@ const DASHBOARD = 'ui://kilntainers/computers';
 const LIFECYCLE = ['computer_dashboard', 'computer_list', 'computer_create', 'computer_restart', 'computer_factory_reset',
     'computer_delete', 'computer_status', 'computer_cancel'];
 const TOKENS = { alice: 'first-token-of-alice', bob: 'second-token-of-bob' };
-
-function tokenFile(t) {
-    const file = path.join(temporaryFolder(t, 'tokens-'), 'tokens');
-    fs.writeFileSync(file, Object.entries(TOKENS).map(([name, token]) => `${name} ${token}\n`).join(''));
-    return file;
-}
 
 // Ways to ask a server, over HTTP as one of TOKENS: each gives a function of method and params that gives the reply.
 const headersOf = (who) => (who ? { authorization: `Bearer ${TOKENS[who]}` } : {});
@@ -95,7 +87,7 @@ async function somebodyElse(t, way, server) {
 
 for (const way of Object.keys(asks)) {
     test(`${way}: no tool touches another principal's computer`, needsRoot, async (t) => {
-        const server = await startHttp(t, { env: ON, args: ['--auth-token-file', tokenFile(t)] });
+        const server = await startHttp(t, { env: ON, args: ['--auth-token-file', tokenFile(t, TOKENS)] });
         const session = await server.session({ headers: headersOf('alice') });
         const alice = (name, args) => callWith(async (method, params) => (await session.start(method, params).whole()).reply, name, args);
         await session.run('echo hers >/root/secret', { computer_id: 'box', temporary: false });

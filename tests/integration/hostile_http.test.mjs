@@ -4,10 +4,9 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import net from 'node:net';
-import path from 'node:path';
 import test from 'node:test';
-import { startHttp } from './support/http.mjs';
-import { computersIn, defer, eventually, isRoot, temporaryFolder } from './support/machine.mjs';
+import { startHttp, tokenFile } from './support/http.mjs';
+import { computersIn, defer, eventually, isRoot } from './support/machine.mjs';
 import { BINARY } from './support/server.mjs';
 
 const CRLF = '\r\n';
@@ -228,10 +227,7 @@ const tokens = {
 };
 
 test(`a token in UTF-8, and ${Object.keys(tokens).length} that are not it`, async (t) => {
-    const folder = temporaryFolder(t, 'tokens-');
-    const file = path.join(folder, 'tokens');
-    fs.writeFileSync(file, 'alice töken-with-🔑\n');
-    const server = await startHttp(t, { args: ['--auth-token-file', file] });
+    const server = await startHttp(t, { args: ['--auth-token-file', tokenFile(t, { alice: 'töken-with-🔑' })] });
     await Promise.all(Object.entries(tokens).map(async ([what, headers]) => {
         const raw = await new Raw(server).send(request(server, { headers })).until((r) => r.status);
         raw.socket.destroy();
@@ -244,9 +240,7 @@ test(`a token in UTF-8, and ${Object.keys(tokens).length} that are not it`, asyn
 });
 
 test('headers of which there can be one only, and that say what nobody takes', async (t) => {
-    const folder = temporaryFolder(t, 'tokens-');
-    const file = path.join(folder, 'tokens');
-    fs.writeFileSync(file, 'alice the-token-of-alice\nbob the-token-of-bob-too\n');
+    const file = tokenFile(t, { alice: 'the-token-of-alice', bob: 'the-token-of-bob-too' });
     const server = await startHttp(t, { args: ['--auth-token-file', file] });
     const alice = 'Authorization: Bearer the-token-of-alice';
     const twice = { 'Mcp-Session-Id': 'a', 'Mcp-Method': 'tools/call', 'Mcp-Name': 'terminal_execute', 'MCP-Protocol-Version': '2025-11-25',

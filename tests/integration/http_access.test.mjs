@@ -3,14 +3,13 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
-import { INITIALIZE, startHttp } from './support/http.mjs';
+import { INITIALIZE, startHttp, tokenFile } from './support/http.mjs';
 import { allGone, eventually, namedComputersIn, needsRoot, temporaryFolder, untilReaped } from './support/machine.mjs';
 
 const TOKEN = 'a-token-for-tests';
 
 test('a token is demanded of everybody, and says who it is', async (t) => {
-    const file = path.join(temporaryFolder(t, 'tokens-'), 'tokens');
-    fs.writeFileSync(file, 'alice first-token-of-alice\nbob second-token-of-bob\n');
+    const file = tokenFile(t, { alice: 'first-token-of-alice', bob: 'second-token-of-bob' });
     const server = await startHttp(t, { args: ['--auth-token-file', file] });
     const bearer = (token) => ({ headers: { authorization: `Bearer ${token}` } });
     for (const headers of [{}, { authorization: 'Bearer wrong' }, { authorization: 'Basic YTpi' }, { authorization: 'Bearer \xff\xe9' }]) {

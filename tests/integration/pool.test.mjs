@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
-import { startHttp } from './support/http.mjs';
+import { startHttp, tokenFile } from './support/http.mjs';
 import { computersIn, eventually, namedComputersIn, needsRoot, temporaryFolder } from './support/machine.mjs';
 import { startServer } from './support/server.mjs';
 
@@ -75,12 +75,10 @@ test('a computer of the pool is like any other', needsRoot, async (t) => {
 });
 
 test('who asks gets what was made ahead, whoever asked before', needsRoot, async (t) => {
-    const file = path.join(temporaryFolder(t, 'tokens-'), 'tokens');
-    const principals = ['alice', 'bob', 'carol'];
-    fs.writeFileSync(file, principals.map((name) => `${name} first-token-of-${name}\n`).join(''));
-    const server = await startHttp(t, { args: ['--auth-token-file', file, '--warm-pool', '2'] });
-    const asking = (name) => server.session({ headers: { authorization: `Bearer first-token-of-${name}` } });
-    const [alice, bob, carol] = await Promise.all(principals.map(asking));
+    const tokens = { alice: 'first-token-of-alice', bob: 'second-token-of-bob', carol: 'third-token-of-carol' };
+    const server = await startHttp(t, { args: ['--auth-token-file', tokenFile(t, tokens), '--warm-pool', '2'] });
+    const asking = (token) => server.session({ headers: { authorization: `Bearer ${token}` } });
+    const [alice, bob, carol] = await Promise.all(Object.values(tokens).map(asking));
     await alice.run('echo hers >/root/file', { computer_id: 'box' });
     let pool = await fullPool(server, 2, 'alice');
     for (const [name, session, temporary] of [['bob', bob, false], ['carol', carol, true]]) {

@@ -1,7 +1,9 @@
 // The server under test over Streamable HTTP, spoken to in requests of our own making: any header, any body, any ending.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import fs from 'node:fs';
 import http from 'node:http';
+import path from 'node:path';
 import { once } from 'node:events';
 import { LEGACY, MODERN, messageFaults } from './schemas.mjs';
 import { allGone, defer, family, temporaryFolder } from './machine.mjs';
@@ -271,6 +273,13 @@ export async function spawnHttp(binary, args, env = {}) {
     const child = spawn(binary, ['--transport', 'http', '--port', '0', ...args],
         { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, KILNTAINERS_AUTH_TOKEN: '', ...env } });
     return new HttpServer(child).listening();
+}
+
+// For --auth-token-file. tokens: { name: token }.
+export function tokenFile(t, tokens) {
+    const file = path.join(temporaryFolder(t, 'tokens-'), 'tokens');
+    fs.writeFileSync(file, Object.entries(tokens).map(([name, token]) => `${name} ${token}\n`).join(''));
+    return file;
 }
 
 // settings: args, env, stateDir (for several servers), address (arguments that say where to listen).

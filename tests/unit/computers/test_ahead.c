@@ -197,42 +197,54 @@ static void a_state_directory_that_cannot_be_used_is_survived(void **state)
 
 /* -- While one is being made ahead */
 
-static void a_computer_does_not_wait_for_it(void **state)
-{
-    struct domain d;
+struct preparation {
+    struct domain d; /* with one computer, "first" */
     struct gate gate;
     pthread_t thread;
-    gate_init(&gate);
-    domain_init(&d, &(struct fake_hooks){.prepare = prepare_waits, .ctx = &gate}, NULL);
-    make_one(d.session, "first");
-    assert_int_equal(pthread_create(&thread, NULL, prepare, d.computers), 0);
-    gate_await(&gate, 1);
-    computers_prepare(d.computers); /* nor does another call */
-    make_one(d.session, "second");
-    gate_open(&gate);
-    pthread_join(thread, NULL);
-    assert_int_equal(fake_backend_counts(d.backend).prepared, SPARES_BEGUN);
-    assert_int_equal(find_unborn(d.state_dir).count, SPARES_BEGUN); /* for the third */
-    domain_done(&d, NULL);
-    gate_done(&gate);
+};
+
+/* It is under way, and waits. */
+static void preparation_begin(struct preparation *p)
+{
+    gate_init(&p->gate);
+    domain_init(&p->d, &(struct fake_hooks){.prepare = prepare_waits, .ctx = &p->gate}, NULL);
+    make_one(p->d.session, "first");
+    assert_int_equal(pthread_create(&p->thread, NULL, prepare, p->d.computers), 0);
+    gate_await(&p->gate, 1);
+}
+
+static void preparation_go_on(struct preparation *p)
+{
+    gate_open(&p->gate);
+    pthread_join(p->thread, NULL);
+}
+
+static void preparation_done(struct preparation *p)
+{
+    domain_done(&p->d, NULL);
+    gate_done(&p->gate);
+}
+
+static void a_computer_does_not_wait_for_it(void **state)
+{
+    struct preparation p;
+    preparation_begin(&p);
+    computers_prepare(p.d.computers); /* nor does another call */
+    make_one(p.d.session, "second");
+    preparation_go_on(&p);
+    assert_int_equal(fake_backend_counts(p.d.backend).prepared, SPARES_BEGUN);
+    assert_int_equal(find_unborn(p.d.state_dir).count, SPARES_BEGUN); /* for the third */
+    preparation_done(&p);
 }
 
 static void one_that_comes_too_late_goes(void **state)
 {
-    struct domain d;
-    struct gate gate;
-    pthread_t thread;
-    gate_init(&gate);
-    domain_init(&d, &(struct fake_hooks){.prepare = prepare_waits, .ctx = &gate}, NULL);
-    make_one(d.session, "first");
-    assert_int_equal(pthread_create(&thread, NULL, prepare, d.computers), 0);
-    gate_await(&gate, 1);
-    assert_int_equal(computer_session_end(TAKE_PTR(d.session), DEADLINE_NONE, NULL), 0);
-    gate_open(&gate);
-    pthread_join(thread, NULL);
-    assert_int_equal(find_unborn(d.state_dir).count, 0);
-    domain_done(&d, NULL);
-    gate_done(&gate);
+    struct preparation p;
+    preparation_begin(&p);
+    assert_int_equal(computer_session_end(TAKE_PTR(p.d.session), DEADLINE_NONE, NULL), 0);
+    preparation_go_on(&p);
+    assert_int_equal(find_unborn(p.d.state_dir).count, 0);
+    preparation_done(&p);
 }
 
 struct maker {
